@@ -1,0 +1,261 @@
+//! The outside world as the tree sees it. Adapters implement these traits; [`crate::fake`] scripts them for tests.
+//!
+//! Every method is a future the actor may drop: each must be cancel-safe in the sense its doc line states.
+
+use crate::identity::{ComponentId, Identity, SlotName};
+use crate::spec::{ProcessSpec, Signal, Step};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitStatus {
+    Code(i32),
+    Signal(i32),
+    /// The kernel did not tell (an adopted process before Linux 6.15).
+    Unknown,
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Self::Unknown => f.write_str("exit status unknown"),
+        }
+    }
+}
+
+/// A process that was just born.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawned {
+    pub identity: Identity,
+    /// Length of the output file before this process wrote to it: where its own lines begin.
+    pub log_offset: u64,
+}
+
+/// A live process as its gate and its successors see it.
+#[derive(Debug, Clone)]
+pub struct Running {
+    pub identity: Identity,
+    /// Its one TCP address, once discovered; `None` for a component that listens on a socket file or nothing.
+    pub address: Option<SocketAddr>,
+    pub log: PathBuf,
+    pub log_offset: u64,
+}
+
+/// What a blueprint may know when it prepares a start: the earlier steps, and this step's own last address.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    pub upstream: BTreeMap<String, Running>,
+    /// Where this component listened before: a restarted kine must bind the same port (K9).
+    pub previous_address: Option<SocketAddr>,
+}
+
+impl Context {
+    /// The TCP address of an earlier step.
+    pub fn address_of(&self, component: &str) -> Option<SocketAddr> {
+        self.upstream.get(component).and_then(|running| running.address)
+    }
+}
+
+/// Why a start could not even be prepared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// The identity guard said no. Final: no restart, an operator must decide.
+    #[error("{0}")]
+    Refused(String),
+    /// Retrying cannot help (a missing binary, a torn file). Final until the operator retries.
+    #[error("{0}")]
+    Fatal(String),
+    /// Worth another try by policy (the database did not answer).
+    #[error("{0}")]
+    Retry(String),
+}
+
+/// The gate will not open in this life of the process: the start has failed before its deadline.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// Kill it and let the restart policy decide.
+    #[error("{0}")]
+    Hopeless(String),
+    /// A configuration the program will never accept. No restart.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+/// What a component waits for, in the operator's words; overwritten as the wait goes on. Shown in status.
+#[derive(Debug, Clone, Default)]
+pub struct WaitNote(Arc<Mutex<String>>);
+
+impl WaitNote {
+    pub fn say(&self, what: impl Into<String>) {
+        if let Ok(mut note) = self.0.lock() {
+            *note = what.into();
+        }
+    }
+
+    pub fn get(&self) -> String {
+        self.0.lock().map(|note| note.clone()).unwrap_or_default()
+    }
+}
+
+/// Whether a component has a TCP port to be discovered after the spawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listens {
+    /// No TCP socket: a socket file, or nothing at all.
+    No,
+    /// Exactly one TCP port in the main process; found through its sockets.
+    OneTcp,
+}
+
+/// One component's knowledge: how to make it startable, and when it truly serves.
+#[async_trait]
+pub trait Blueprint: Send + Sync + 'static {
+    /// Everything that must be true before the process exists (files, databases, certificates), then its spec.
+    /// Runs before every start; must be idempotent. Not dropped midway: a stop waits for it.
+    async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError>;
+
+    /// Whether to discover a port after the spawn.
+    fn listens(&self) -> Listens;
+
+    /// Resolves when the component does its job (a login, not a health page). Waits for as long as it takes; the caller
+    /// holds the deadline and drops the future. Cancel-safe: nothing is half-done when dropped.
+    async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError>;
+}
+
+/// The identity guard between a tenant's datastore and its Kubernetes (I1).
+#[async_trait]
+pub trait Guard: Send + Sync + 'static {
+    /// `Refused` is final; a database that cannot be reached is `Retry`, never "absent".
+    async fn check(&self, note: &WaitNote) -> Result<(), PrepareError>;
+}
+
+/// Why a process could not be born.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpawnError {
+    /// The program is missing or not executable: no restart helps.
+    #[error("{0}")]
+    Fatal(String),
+    /// The host was short of something (pids, memory, a busy text file).
+    #[error("{0}")]
+    Retry(String),
+}
+
+/// Births, deaths and signals.
+#[async_trait]
+pub trait Processes: Send + Sync + 'static {
+    /// Records the intent durably, then starts the process. Not dropped midway by the tree.
+    async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError>;
+
+    /// Resolves when the process has ended (pidfd). Cancel-safe; may be awaited again and answers at once then.
+    async fn exited(&self, identity: &Identity) -> ExitStatus;
+
+    /// Signals the main process, only after its identity was checked with the pidfd held. A process that is already
+    /// gone is not an error.
+    async fn signal(&self, identity: &Identity, signal: Signal) -> Result<(), String>;
+
+    /// SIGKILL to everything that is left of the component: its cgroup or its group, descendants and token carriers.
+    /// Resolves when nothing is left, and forgets the record. Idempotent.
+    async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String>;
+
+    /// The last `lines` lines this component wrote. Never fails: an unreadable log is an empty one.
+    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String>;
+}
+
+/// Port discovery.
+#[async_trait]
+pub trait Listeners: Send + Sync + 'static {
+    /// Resolves once the process has exactly one TCP port in LISTEN; more than one is an error that names them.
+    /// Waits while there is none. Cancel-safe.
+    async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String>;
+}
+
+/// What a drain did with the old slot's connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainReport {
+    /// Ended by the hold-back rule: answer and FIN in one segment.
+    pub held: u64,
+    /// Without any activity since the drain began; cut in silence.
+    pub idle: u64,
+    /// Ended by client or server themselves.
+    pub self_closed: u64,
+    /// Still busy at the limit; cut whatever their state.
+    pub forced: u64,
+    /// Sent bytes after our FIN: requests that were never executed.
+    pub raced: u64,
+    pub took_ms: u64,
+}
+
+/// The layer-4 front.
+#[async_trait]
+pub trait Dataplane: Send + Sync + 'static {
+    /// New connections go to this slot from the moment the call returns; `None` parks them.
+    async fn retarget(&self, target: Option<(SlotName, SocketAddr)>);
+    /// Ends the connections of `slot` by the hold-back rule, within `limit`.
+    async fn drain(&self, slot: SlotName, limit: Duration) -> DrainReport;
+    fn status(&self) -> crate::status::FrontStatus;
+}
+
+/// The leader lease kube-system/kcp-controllers in system:admin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub holder: String,
+    pub uid: String,
+    pub resource_version: String,
+}
+
+/// What a handover asks of the kcp API itself.
+#[async_trait]
+pub trait KcpApi: Send + Sync + 'static {
+    /// The lease as seen through the slot at `through`; `None` when there is none.
+    async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String>;
+    /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
+    /// The identity a slot uses as leader, from its own log; `None` before it has tried.
+    async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
+    /// A write through `old` is seen by a watch on `new`. Cleans up after itself.
+    async fn canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), String>;
+    /// Copies the shared material into a fresh root for `slot` (K4). Checks it first and names a bad file.
+    async fn stage(&self, slot: SlotName) -> Result<(), String>;
+}
+
+/// The handover journal: one durable record.
+#[async_trait]
+pub trait Journal: Send + Sync + 'static {
+    /// Atomic and fsynced before it returns.
+    async fn write(&self, record: &crate::handover::Record) -> Result<(), String>;
+    async fn read(&self) -> Result<Option<crate::handover::Record>, String>;
+}
+
+/// Turns desired state into chains. The tree asks; the adapters know the components.
+#[async_trait]
+pub trait Estate: Send + Sync + 'static {
+    /// The kcp store's own postgres.
+    fn store(&self) -> Result<Vec<Step>, String>;
+    fn slot(&self, slot: SlotName) -> Result<Vec<Step>, String>;
+    fn tenant(&self, name: &str) -> Result<Vec<Step>, String>;
+    /// Tenants that should exist, from their durable records, with whether they should run.
+    async fn tenants(&self) -> Result<Vec<TenantRecord>, String>;
+    /// Writes a tenant's durable record (create, start, stop).
+    async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
+    /// Removes everything of a stopped tenant: files, sockets, port leases, its record.
+    async fn erase_tenant(&self, name: &str) -> Result<(), String>;
+}
+
+/// Desired state of one tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantRecord {
+    pub name: String,
+    /// Unique for the life of the cluster; the identity guard compares it.
+    pub uid: String,
+    pub run: bool,
+}

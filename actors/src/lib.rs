@@ -1,0 +1,7 @@
+//! The supervision tree.
+pub mod handover;
+pub mod host;
+pub mod identity;
+pub mod policy;
+pub mod spec;
+pub mod status;

@@ -1,0 +1,1 @@
+//! Processes that stand in for components a registry does not serve.
