@@ -1,10 +1,16 @@
-//! Berth: adapters around the supervision tree of `berth-actors`.
+//! Berth: the adapters around the supervision tree of `berth-actors`, and the programs made of them.
+
 pub mod assets;
 pub mod ccm;
 pub mod cli;
+pub mod components;
 pub mod control;
 pub mod discover;
+pub mod files;
 pub mod front;
+pub mod guard;
+pub mod https;
 pub mod kcp;
+pub mod layout;
 pub mod process;
 pub mod tenant;

@@ -87,6 +87,15 @@ pub enum Seam {
     Guarded(Arc<dyn Guard>),
 }
 
+impl fmt::Debug for Seam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "Open",
+            Self::Guarded(_) => "Guarded",
+        })
+    }
+}
+
 /// What a step is, as far as the chain cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {

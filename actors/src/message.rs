@@ -1,0 +1,71 @@
+//! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
+
+use crate::status::{HandoverStatus, TreeStatus};
+use actix::Message;
+use serde::{Deserialize, Serialize};
+
+/// A request to the root supervisor. Commands that start or stop things are answered when the tree has arrived there,
+/// or with a [`Refusal`]; the caller holds the deadline.
+#[derive(Debug, Clone, PartialEq, Eq, Message)]
+#[rtype(result = "Result<Reply, Refusal>")]
+pub enum Command {
+    Status,
+    /// Starts what desired state names: store, slot, front, tenants.
+    Up,
+    /// Stops everything in order: tenants, front parked, slots, store.
+    Down,
+    CreateTenant {
+        name: String,
+    },
+    DeleteTenant {
+        name: String,
+    },
+    StartTenant {
+        name: String,
+    },
+    StopTenant {
+        name: String,
+    },
+    RestartTenant {
+        name: String,
+    },
+    /// Clears a give-up (`Degraded`) or a repaired refusal and tries again.
+    RetryTenant {
+        name: String,
+    },
+    Handover,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    Done,
+    Status(Box<TreeStatus>),
+    Handover(Box<HandoverStatus>),
+}
+
+/// Why a command was not carried out. One line, names the thing and the way out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", content = "message", rename_all = "snake_case")]
+pub enum Refusal {
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    AlreadyExists(String),
+    #[error("{0}")]
+    BadRequest(String),
+    /// Not now: something else is under way, or a precondition does not hold.
+    #[error("{0}")]
+    Conflict(String),
+    /// It was tried and did not work.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A line of the event stream: what happened where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Message)]
+#[rtype(result = "()")]
+pub struct TreeEvent {
+    /// `demo/kine`, `slot-a`, `front`, `handover`.
+    pub subject: String,
+    pub what: String,
+}

@@ -1,0 +1,32 @@
+//! The programs the chains run, as resolved paths: from the asset store, or the operator's own files.
+
+use std::path::PathBuf;
+
+/// An executable and how it wants to be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    /// `argv[0]` when the file answers to several names.
+    pub arg0: Option<String>,
+    /// Set when this is not the real component: the reason, shown wherever a user sees the component.
+    pub stand_in: Option<String>,
+}
+
+impl Program {
+    pub fn real(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), arg0: None, stand_in: None }
+    }
+}
+
+/// Everything a daemon needs to run kcp and tenants.
+#[derive(Debug, Clone)]
+pub struct Components {
+    /// `bin/` of a PostgreSQL installation: initdb and postgres are taken from it.
+    pub postgres_bin: PathBuf,
+    pub openbao: Program,
+    pub kine: Program,
+    pub kube_apiserver: Program,
+    pub kube_controller_manager: Program,
+    pub kcp: Program,
+    pub ccm: Program,
+}
