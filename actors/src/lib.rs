@@ -1,4 +1,8 @@
 //! The supervision tree.
+pub mod chain;
+pub mod child;
+pub mod fake;
+pub mod front;
 pub mod handover;
 pub mod host;
 pub mod identity;
@@ -6,3 +10,4 @@ pub mod message;
 pub mod policy;
 pub mod spec;
 pub mod status;
+pub mod supervisor;

@@ -1,0 +1,270 @@
+//! Ordered steps: started in order, each behind the gate of the one before; stopped in exact reverse. Pure.
+//!
+//! A death does the least that is safe. The dead step restarts in place, by its own policy. Every later step says what
+//! that means to it ([`Reaction`]): `Restart` stops it before the dead one starts again and starts it after (rest_for_one,
+//! the default); `RideThrough` leaves it running and looks at its gate again. A step that restarts for another's sake counts
+//! as dead to the steps behind it.
+//!
+//! The whole machine is one list and one question, asked after every event: what is the next thing to do? Stops come
+//! first, from the end, one at a time: while one is unfinished nothing starts. Then the first step that is not ready gets
+//! its start. There is no other order in which anything can happen.
+
+#[cfg(test)]
+mod tests;
+
+use crate::child::Life;
+use crate::spec::{Reaction, Role, Seam, Step};
+use crate::status::ChainState;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Everything should run.
+    Up,
+    /// Nothing should run.
+    Down,
+    /// Try again what gave up or was refused.
+    Retry,
+    Child {
+        index: usize,
+        life: Life,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Start(usize),
+    Stop(usize),
+    Recheck(usize, Duration),
+    Excuse(usize),
+    Retry(usize),
+    Became { state: ChainState, reason: Option<String> },
+}
+
+/// A list of steps that cannot be a chain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    #[error("{0} has no identity guard before it: a Kubernetes step must be guarded (ErrNoGuardSeam)")]
+    NoGuardSeam(String),
+    #[error("the chain has two steps called {0}")]
+    DuplicateStep(String),
+    #[error("the chain has no steps")]
+    Empty,
+}
+
+/// [`Life`] without its texts: what the order of things depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Down,
+    Starting,
+    Ready,
+    Stopping,
+    Dead,
+    Due,
+    Failed,
+    Refused,
+}
+
+#[derive(Debug)]
+struct Link {
+    name: String,
+    /// Reactions to the steps before this one, in their order.
+    reactions: Vec<Reaction>,
+    stage: Stage,
+    /// It restarts for an earlier step's sake: stopped first, then started in its turn.
+    must_stop: bool,
+    /// It rode through an earlier step's death: its gate is looked at once everything before it is ready.
+    recheck: Option<Duration>,
+    reason: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Chain {
+    links: Vec<Link>,
+    up: bool,
+    /// Since it was last down: decides between `Starting` and `Recovering`.
+    was_ready: bool,
+    reported: (ChainState, Option<String>),
+}
+
+impl Chain {
+    /// Checks the steps; the chain is down.
+    pub fn new(steps: &[Step]) -> Result<Self, ChainError> {
+        if steps.is_empty() {
+            return Err(ChainError::Empty);
+        }
+        let mut seen = BTreeSet::new();
+        for step in steps {
+            if !seen.insert(&step.component) {
+                return Err(ChainError::DuplicateStep(step.component.clone()));
+            }
+            if step.role == Role::Kubernetes && matches!(step.seam, Seam::Open) {
+                return Err(ChainError::NoGuardSeam(step.component.clone()));
+            }
+        }
+        let links = steps
+            .iter()
+            .enumerate()
+            .map(|(index, step)| Link {
+                name: step.component.clone(),
+                reactions: steps[..index]
+                    .iter()
+                    .map(|earlier| step.reaction_to(&earlier.component))
+                    .collect(),
+                stage: Stage::Down,
+                must_stop: false,
+                recheck: None,
+                reason: None,
+            })
+            .collect();
+        Ok(Self { links, up: false, was_ready: false, reported: (ChainState::Down, None) })
+    }
+
+    pub fn state(&self) -> (ChainState, Option<String>) {
+        self.reported.clone()
+    }
+
+    /// Feeds one event; returns what to do, in order.
+    pub fn step(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match event {
+            Event::Up => self.up = true,
+            Event::Down => self.up = false,
+            Event::Retry => effects.extend(
+                (0..self.links.len())
+                    .filter(|&index| matches!(self.links[index].stage, Stage::Failed | Stage::Refused))
+                    .map(Effect::Retry),
+            ),
+            Event::Child { index, life } => effects.extend(self.child(index, life)),
+        }
+        effects.extend(self.settle());
+        effects.extend(self.report());
+        effects
+    }
+
+    fn child(&mut self, index: usize, life: Life) -> Vec<Effect> {
+        let link = &mut self.links[index];
+        match life {
+            Life::Down => {
+                link.stage = Stage::Down;
+                link.must_stop = false;
+                link.recheck = None;
+                link.reason = None;
+            }
+            Life::Starting => link.stage = Stage::Starting,
+            Life::Ready { .. } => {
+                link.stage = Stage::Ready;
+                link.reason = None;
+            }
+            Life::Stopping => link.stage = Stage::Stopping,
+            Life::Due => link.stage = Stage::Due,
+            Life::Failed { reason, refused } => {
+                link.stage = if refused { Stage::Refused } else { Stage::Failed };
+                link.reason = Some(reason);
+            }
+            Life::Red => {
+                link.must_stop = true;
+                return self.spread(index);
+            }
+            Life::Dead { failure } => {
+                link.stage = Stage::Dead;
+                link.recheck = None;
+                link.reason = Some(failure);
+                return self.spread(index);
+            }
+        }
+        Vec::new()
+    }
+
+    /// What the death (or restart) of `first` means to the steps behind it.
+    fn spread(&mut self, first: usize) -> Vec<Effect> {
+        let mut gone = BTreeSet::from([first]);
+        let mut excused = Vec::new();
+        for index in first + 1..self.links.len() {
+            let link = &mut self.links[index];
+            if link.stage == Stage::Down {
+                continue;
+            }
+            let ride = gone.iter().try_fold(Duration::ZERO, |longest, &dead| match link.reactions[dead] {
+                Reaction::RideThrough(within) => Some(longest.max(within)),
+                Reaction::Restart => None,
+            });
+            match ride {
+                Some(within) => link.recheck = Some(within.max(link.recheck.unwrap_or_default())),
+                None => {
+                    link.must_stop = true;
+                    gone.insert(index);
+                }
+            }
+            excused.push(Effect::Excuse(index));
+        }
+        excused
+    }
+
+    /// The next thing to do, if nothing has to be waited for.
+    fn settle(&mut self) -> Option<Effect> {
+        let up = self.up;
+        let unwanted = |link: &Link| (!up || link.must_stop) && link.stage != Stage::Down;
+        if let Some(index) = self.links.iter().rposition(unwanted) {
+            let link = &mut self.links[index];
+            if link.stage == Stage::Stopping {
+                return None;
+            }
+            link.stage = Stage::Stopping;
+            return Some(Effect::Stop(index));
+        }
+        if !up {
+            self.was_ready = false;
+            return None;
+        }
+        for (index, link) in self.links.iter_mut().enumerate() {
+            match (link.stage, link.recheck.take()) {
+                (Stage::Ready, None) => {}
+                (Stage::Ready, Some(within)) => {
+                    link.stage = Stage::Starting;
+                    return Some(Effect::Recheck(index, within));
+                }
+                (Stage::Down | Stage::Due, _) => {
+                    link.stage = Stage::Starting;
+                    return Some(Effect::Start(index));
+                }
+                (_, recheck) => {
+                    link.recheck = recheck;
+                    return None;
+                }
+            }
+        }
+        self.was_ready = true;
+        None
+    }
+
+    fn report(&mut self) -> Option<Effect> {
+        let now = self.judge();
+        if now == self.reported {
+            return None;
+        }
+        self.reported = now.clone();
+        Some(Effect::Became { state: now.0, reason: now.1 })
+    }
+
+    fn judge(&self) -> (ChainState, Option<String>) {
+        let at = |stage: Stage| self.links.iter().find(|link| link.stage == stage);
+        let because = |link: &Link| link.reason.as_ref().map(|reason| format!("{}: {reason}", link.name));
+        if !self.up {
+            let all_down = self.links.iter().all(|link| link.stage == Stage::Down);
+            return (if all_down { ChainState::Down } else { ChainState::Stopping }, None);
+        }
+        if let Some(link) = at(Stage::Refused) {
+            return (ChainState::Refused, because(link));
+        }
+        if let Some(link) = at(Stage::Failed) {
+            return (ChainState::Degraded, because(link));
+        }
+        match self.links.iter().find(|link| link.stage != Stage::Ready || link.recheck.is_some()) {
+            None => (ChainState::Ready, None),
+            Some(link) if self.was_ready => (ChainState::Recovering, because(link)),
+            Some(link) => (ChainState::Starting, because(link)),
+        }
+    }
+}

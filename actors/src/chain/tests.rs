@@ -1,0 +1,189 @@
+//! Sentences about one chain, and its properties under random histories.
+
+use super::*;
+use crate::fake::{FakeComponent, FakeGuard, step};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const RIDE: Reaction = Reaction::RideThrough(Duration::from_secs(20));
+const READY: Life = Life::Ready { took: Duration::ZERO };
+
+/// postgres, kine, apiserver, kcm, ccm with the reactions real components have.
+fn tenant() -> Vec<Step> {
+    let component = FakeComponent::new();
+    let mut steps: Vec<_> =
+        ["postgres", "kine", "apiserver", "kcm", "ccm"].iter().map(|name| step(name, &component)).collect();
+    let mut ride = |index: usize, earlier: &[&str]| {
+        steps[index].reactions = earlier.iter().map(|name| ((*name).to_owned(), RIDE)).collect();
+    };
+    ride(1, &["postgres"]);
+    ride(2, &["postgres", "kine"]);
+    ride(3, &["postgres", "kine"]);
+    ride(4, &["postgres", "kine", "apiserver", "kcm"]);
+    steps
+}
+
+fn ready(index: usize) -> Event {
+    Event::Child { index, life: READY }
+}
+
+fn child(index: usize, life: Life) -> Event {
+    Event::Child { index, life }
+}
+
+fn dead(index: usize) -> Event {
+    child(index, Life::Dead { failure: "killed by signal 9".into() })
+}
+
+/// Effects on children, as short words.
+fn orders(effects: &[Effect]) -> Vec<String> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Start(index) => Some(format!("start {index}")),
+            Effect::Stop(index) => Some(format!("stop {index}")),
+            Effect::Recheck(index, _) => Some(format!("recheck {index}")),
+            _ => None,
+        })
+        .collect()
+}
+
+fn running() -> Chain {
+    let mut chain = Chain::new(&tenant()).unwrap();
+    assert_eq!(orders(&chain.step(Event::Up)), ["start 0"]);
+    for index in 0..4 {
+        assert_eq!(orders(&chain.step(ready(index))), [format!("start {}", index + 1)]);
+    }
+    let effects = chain.step(ready(4));
+    assert_eq!(effects, [Effect::Became { state: ChainState::Ready, reason: None }]);
+    chain
+}
+
+#[test]
+fn a_kubernetes_step_without_a_guard_cannot_be_built() {
+    let mut steps = tenant();
+    steps[2].role = Role::Kubernetes;
+    let error = Chain::new(&steps).unwrap_err();
+    assert!(error.to_string().contains("ErrNoGuardSeam"), "{error}");
+    steps[2].seam = Seam::Guarded(Arc::new(FakeGuard::default()));
+    assert!(Chain::new(&steps).is_ok());
+}
+
+#[test]
+fn steps_stop_in_exact_reverse_one_at_a_time() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(Event::Down)), ["stop 4"]);
+    for index in (1..5).rev() {
+        assert_eq!(orders(&chain.step(child(index, Life::Stopping))), [""; 0]);
+        assert_eq!(orders(&chain.step(child(index, Life::Down))), [format!("stop {}", index - 1)]);
+    }
+    let effects = chain.step(child(0, Life::Down));
+    assert_eq!(effects, [Effect::Became { state: ChainState::Down, reason: None }]);
+}
+
+#[test]
+fn a_dead_postgres_is_ridden_through_and_every_gate_is_looked_at_again() {
+    let mut chain = running();
+    let effects = chain.step(dead(0));
+    assert!(effects.contains(&Effect::Excuse(2)));
+    assert_eq!(chain.state().0, ChainState::Recovering);
+    assert_eq!(orders(&chain.step(child(0, Life::Due))), ["start 0"]);
+    assert_eq!(orders(&chain.step(ready(0))), ["recheck 1"]);
+    for index in 1..4 {
+        assert_eq!(orders(&chain.step(ready(index))), [format!("recheck {}", index + 1)]);
+    }
+    chain.step(ready(4));
+    assert_eq!(chain.state(), (ChainState::Ready, None));
+}
+
+#[test]
+fn a_dead_apiserver_takes_the_controller_manager_down_before_it_starts_again() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(dead(2))), ["stop 3"]);
+    assert_eq!(orders(&chain.step(child(2, Life::Due))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(3, Life::Down))), ["start 2"]);
+    assert_eq!(orders(&chain.step(ready(2))), ["start 3"]);
+    assert_eq!(orders(&chain.step(ready(3))), ["recheck 4"]);
+}
+
+#[test]
+fn the_ccms_own_death_restarts_the_ccm_alone() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(dead(4))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(4, Life::Due))), ["start 4"]);
+}
+
+#[test]
+fn a_step_still_red_after_a_ride_through_is_restarted_after_all() {
+    let mut chain = running();
+    chain.step(dead(0));
+    chain.step(child(0, Life::Due));
+    assert_eq!(orders(&chain.step(ready(0))), ["recheck 1"]);
+    assert_eq!(orders(&chain.step(child(1, Life::Red))), ["stop 1"]);
+    assert_eq!(orders(&chain.step(child(1, Life::Down))), ["start 1"]);
+}
+
+#[test]
+fn a_step_that_gives_up_degrades_the_chain_and_retry_clears_it() {
+    let mut chain = running();
+    chain.step(dead(1));
+    chain.step(child(1, Life::Failed { reason: "gave up".into(), refused: false }));
+    assert_eq!(chain.state(), (ChainState::Degraded, Some("kine: gave up".into())));
+    assert!(chain.step(Event::Retry).contains(&Effect::Retry(1)));
+    assert_eq!(orders(&chain.step(child(1, Life::Due))), ["start 1"]);
+}
+
+#[test]
+fn a_refusal_leaves_the_later_steps_unspawned() {
+    let mut chain = Chain::new(&tenant()).unwrap();
+    chain.step(Event::Up);
+    chain.step(ready(0));
+    chain.step(ready(1));
+    let refused = Life::Failed { reason: "two identities".into(), refused: true };
+    assert_eq!(orders(&chain.step(child(2, refused))), [""; 0]);
+    assert_eq!(chain.state(), (ChainState::Refused, Some("apiserver: two identities".into())));
+}
+
+proptest! {
+    /// Children that do as told, or die, in any order: never a start before its gate, stops in reverse, and once the
+    /// deaths end everything is ready again.
+    #[test]
+    fn order_holds_under_any_deaths(choices in prop::collection::vec((0usize..5, 0u8..8), 1..200)) {
+        let mut chain = Chain::new(&tenant()).unwrap();
+        let mut life = vec![Stage::Down; 5];
+        let mut todo: Vec<Effect> = chain.step(Event::Up);
+        let mut check = |chain: &mut Chain, life: &mut Vec<Stage>, todo: &mut Vec<Effect>, index: usize, new: Life, stage: Stage| {
+            life[index] = stage;
+            todo.extend(chain.step(Event::Child { index, life: new }));
+            for effect in todo.drain(..) {
+                match effect {
+                    Effect::Start(at) => {
+                        prop_assert!(life[..at].iter().all(|stage| *stage == Stage::Ready), "{at} started too early: {life:?}");
+                        life[at] = Stage::Starting;
+                    }
+                    Effect::Recheck(at, _) => life[at] = Stage::Starting,
+                    Effect::Stop(at) => life[at] = Stage::Stopping,
+                    _ => {}
+                }
+            }
+            Ok(())
+        };
+        for effect in todo.split_off(0) {
+            if let Effect::Start(at) = effect { life[at] = Stage::Starting; }
+        }
+        let calm = (0..5).cycle().take(60).map(|index| (index, 0u8));
+        for (index, choice) in choices.into_iter().chain(calm) {
+            let dies = choice > 5;
+            match (life[index], dies) {
+                (Stage::Starting, false) => check(&mut chain, &mut life, &mut todo, index, READY, Stage::Ready)?,
+                (Stage::Ready | Stage::Starting, true) => {
+                    check(&mut chain, &mut life, &mut todo, index, Life::Dead { failure: "x".into() }, Stage::Dead)?;
+                }
+                (Stage::Stopping, _) => check(&mut chain, &mut life, &mut todo, index, Life::Down, Stage::Down)?,
+                (Stage::Dead, _) => check(&mut chain, &mut life, &mut todo, index, Life::Due, Stage::Due)?,
+                _ => {}
+            }
+        }
+        prop_assert_eq!(chain.state().0, ChainState::Ready, "{:?}", life);
+    }
+}

@@ -1,0 +1,342 @@
+//! The actor around [`Child`]: performs its effects through the host traits and feeds the answers back.
+//!
+//! It decides nothing. Everything it awaits runs as a future of its own context, so the mailbox is never blocked, and an
+//! answer that comes too late meets a machine that knows it by its attempt or identity.
+
+use super::{Child, Effect, Event, Life, Timer};
+use crate::host::{
+    Context as Upstream, GateError, Listeners, Listens, PrepareError, Processes, Running, SpawnError,
+    WaitNote,
+};
+use crate::identity::{ComponentId, Identity};
+use crate::message::TreeEvent;
+use crate::spec::{ProcessSpec, Seam, Step};
+use crate::status::{ChildState, ChildStatus};
+use actix::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// Lines of a log that go into a failure report: enough for a Go panic's head, small enough for a terminal.
+const TAIL: usize = 20;
+
+/// What a chain tells a child.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub enum Order {
+    Start(Upstream),
+    Stop { deadline: Option<Duration> },
+    Recheck(Duration),
+    Excuse,
+    Retry,
+}
+
+/// What a child tells its chain.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct News {
+    pub index: usize,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub enum What {
+    Life(Life),
+    /// Spawned, or its port became known.
+    Running(Running),
+    /// For the status tree; `since_ms` is filled in by the reader.
+    Status(Box<ChildStatus>),
+}
+
+/// What every child of the daemon shares.
+#[derive(Clone)]
+pub struct Outside {
+    pub processes: Arc<dyn Processes>,
+    pub listeners: Arc<dyn Listeners>,
+    pub events: broadcast::Sender<TreeEvent>,
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outside")
+    }
+}
+
+#[derive(Debug)]
+pub struct ChildActor {
+    id: ComponentId,
+    index: usize,
+    step: Step,
+    machine: Child,
+    parent: Recipient<News>,
+    outside: Outside,
+    upstream: Upstream,
+    spec: Option<ProcessSpec>,
+    running: Option<Running>,
+    timers: HashMap<Timer, SpawnHandle>,
+    preparing: Option<SpawnHandle>,
+    gating: Option<SpawnHandle>,
+    note: WaitNote,
+    ready_took: Option<Duration>,
+    log_tail: Vec<String>,
+}
+
+impl ChildActor {
+    pub fn new(
+        id: ComponentId,
+        index: usize,
+        step: Step,
+        parent: Recipient<News>,
+        outside: Outside,
+        note: WaitNote,
+    ) -> Self {
+        let discovers = step.blueprint.listens() == Listens::OneTcp;
+        let machine =
+            Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
+        Self {
+            id,
+            index,
+            step,
+            machine,
+            parent,
+            outside,
+            upstream: Upstream::default(),
+            spec: None,
+            running: None,
+            timers: HashMap::new(),
+            preparing: None,
+            gating: None,
+            note,
+            ready_took: None,
+            log_tail: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, event: Event, ctx: &mut Context<Self>) {
+        let effects = self.machine.step(event, tokio::time::Instant::now().into_std());
+        for effect in effects {
+            self.perform(effect, ctx);
+        }
+        self.show();
+    }
+
+    fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        match effect {
+            Effect::Prepare { attempt } => self.prepare(attempt, ctx),
+            Effect::Abandon => cancel(&mut self.preparing, ctx),
+            Effect::Spawn { attempt } => self.spawn(attempt, ctx),
+            Effect::Discover { identity } => {
+                let listeners = Arc::clone(&self.outside.listeners);
+                let wait = async move { (listeners.listening(&identity).await, identity) };
+                ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
+                    if let (Ok(address), Some(running)) = (&result, &mut actor.running) {
+                        running.address = Some(*address);
+                        actor.tell(What::Running(running.clone()));
+                    }
+                    actor.feed(Event::Discovered { identity, result }, ctx);
+                }));
+            }
+            Effect::AwaitGate { identity } => self.await_gate(identity, ctx),
+            Effect::Signal { identity, signal } => {
+                let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
+                let send = async move {
+                    if let Err(reason) = processes.signal(&identity, signal).await {
+                        tracing::warn!(component = %id, %reason, "the stop signal was not delivered");
+                    }
+                };
+                ctx.spawn(send.into_actor(self));
+            }
+            Effect::Reap { identity } => {
+                let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
+                let reap = async move { (processes.reap(&id, &identity).await, identity) };
+                ctx.spawn(reap.into_actor(self).map(|(result, identity), actor, ctx| {
+                    actor.feed(Event::Reaped { identity, result }, ctx);
+                }));
+            }
+            Effect::Arm { timer, attempt, after } => {
+                let handle =
+                    ctx.run_later(after, move |actor, ctx| actor.feed(Event::Timer { timer, attempt }, ctx));
+                if let Some(old) = self.timers.insert(timer, handle) {
+                    ctx.cancel_future(old);
+                }
+            }
+            Effect::Disarm(timer) => {
+                if let Some(old) = self.timers.remove(&timer) {
+                    ctx.cancel_future(old);
+                }
+                if timer == Timer::Gate {
+                    cancel(&mut self.gating, ctx);
+                }
+            }
+            Effect::Became(life) => self.became(life, ctx),
+        }
+    }
+
+    /// The guard first, then the blueprint: a start that the guard refuses has changed nothing.
+    fn prepare(&mut self, attempt: u64, ctx: &mut Context<Self>) {
+        self.note.say("its preparation");
+        let (blueprint, seam, note) =
+            (Arc::clone(&self.step.blueprint), self.step.seam.clone(), self.note.clone());
+        let upstream = self.upstream.clone();
+        let work = async move {
+            if let Seam::Guarded(guard) = seam {
+                note.say("the identity guard");
+                guard.check(&note).await?;
+            }
+            blueprint.prepare(&upstream, &note).await
+        };
+        let handle = ctx.spawn(work.into_actor(self).map(
+            move |result: Result<ProcessSpec, PrepareError>, actor, ctx| {
+                actor.preparing = None;
+                let result = result.map(|spec| actor.spec = Some(spec));
+                actor.feed(Event::Prepared { attempt, result }, ctx);
+            },
+        ));
+        self.preparing = Some(handle);
+    }
+
+    fn spawn(&mut self, attempt: u64, ctx: &mut Context<Self>) {
+        let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.clone());
+        let birth = async move {
+            let spec = spec.ok_or_else(|| SpawnError::Fatal(format!("{id} was not prepared")))?;
+            processes.spawn(&id, &spec).await.map(|spawned| (spawned, spec.output))
+        };
+        ctx.spawn(birth.into_actor(self).map(move |result, actor, ctx| {
+            let result = result.map(|(spawned, log)| {
+                let identity = spawned.identity;
+                let running = Running {
+                    identity: identity.clone(),
+                    address: None,
+                    log,
+                    log_offset: spawned.log_offset,
+                };
+                actor.tell(What::Running(running.clone()));
+                actor.running = Some(running);
+                actor.await_exit(identity.clone(), ctx);
+                identity
+            });
+            actor.feed(Event::Spawned { attempt, result }, ctx);
+        }));
+    }
+
+    fn await_exit(&self, identity: Identity, ctx: &mut Context<Self>) {
+        let processes = Arc::clone(&self.outside.processes);
+        let wait = async move { (processes.exited(&identity).await, identity) };
+        ctx.spawn(wait.into_actor(self).map(|(status, identity), actor, ctx| {
+            actor.feed(Event::Exited { identity, status }, ctx);
+        }));
+    }
+
+    fn await_gate(&mut self, identity: Identity, ctx: &mut Context<Self>) {
+        cancel(&mut self.gating, ctx);
+        self.note.say("its gate");
+        let (blueprint, note, running) =
+            (Arc::clone(&self.step.blueprint), self.note.clone(), self.running.clone());
+        let wait = async move {
+            match running {
+                Some(running) => blueprint.ready(&running, &note).await,
+                None => Err(GateError::Hopeless("it has no process".to_owned())),
+            }
+        };
+        let handle = ctx.spawn(wait.into_actor(self).map(move |result, actor, ctx| {
+            actor.gating = None;
+            actor.feed(Event::Gate { identity, result }, ctx);
+        }));
+        self.gating = Some(handle);
+    }
+
+    fn became(&mut self, life: Life, ctx: &mut Context<Self>) {
+        let what = match &life {
+            Life::Ready { took } => {
+                self.ready_took = Some(*took);
+                format!("ready after {:.2} s", took.as_secs_f64())
+            }
+            Life::Dead { failure } => {
+                self.fetch_tail(ctx);
+                failure.clone()
+            }
+            Life::Failed { reason, .. } => {
+                self.fetch_tail(ctx);
+                format!("failed: {reason}")
+            }
+            Life::Starting => "starting".to_owned(),
+            Life::Stopping => "stopping".to_owned(),
+            Life::Down => "down".to_owned(),
+            Life::Due => "to be restarted".to_owned(),
+            Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
+        };
+        tracing::info!(component = %self.id, "{what}");
+        // No subscriber is not an error: nobody watches the events just now.
+        let _ = self.outside.events.send(TreeEvent { subject: self.id.to_string(), what });
+        self.tell(What::Life(life));
+    }
+
+    /// The last words of a process go into its failure report.
+    fn fetch_tail(&self, ctx: &mut Context<Self>) {
+        let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
+        let processes = Arc::clone(&self.outside.processes);
+        let read = async move { processes.log_tail(&log, TAIL).await };
+        ctx.spawn(read.into_actor(self).map(|tail, actor, _| {
+            actor.log_tail = tail;
+            actor.show();
+        }));
+    }
+
+    fn tell(&self, what: What) {
+        self.parent.do_send(News { index: self.index, what });
+    }
+
+    fn show(&self) {
+        let state = self.machine.state();
+        let running = self.running.as_ref().filter(|_| self.machine.identity().is_some());
+        let failed = matches!(state, ChildState::Failed | ChildState::Backoff);
+        self.tell(What::Status(Box::new(ChildStatus {
+            name: self.step.component.clone(),
+            state,
+            pid: running.map(|running| running.identity.pid),
+            address: running.and_then(|running| running.address),
+            since_ms: 0,
+            ready_took_ms: self.ready_took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            restarts: self.machine.attempt().saturating_sub(1),
+            waits_for: self.machine.waits_for().map(str::to_owned),
+            last_failure: self.machine.last_failure().map(str::to_owned),
+            log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
+            log: self.running.as_ref().map(|running| running.log.display().to_string()),
+            stand_in: self.step.stand_in.clone(),
+        })));
+    }
+}
+
+fn cancel(slot: &mut Option<SpawnHandle>, ctx: &mut Context<ChildActor>) {
+    if let Some(handle) = slot.take() {
+        ctx.cancel_future(handle);
+    }
+}
+
+impl Actor for ChildActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _ctx: &mut Self::Context) {
+        self.show();
+    }
+}
+
+impl Handler<Order> for ChildActor {
+    type Result = ();
+
+    fn handle(&mut self, order: Order, ctx: &mut Self::Context) {
+        let event = match order {
+            Order::Start(mut upstream) => {
+                upstream.previous_address = self.running.as_ref().and_then(|running| running.address);
+                self.upstream = upstream;
+                Event::Start
+            }
+            Order::Stop { deadline } => Event::Stop { deadline },
+            Order::Recheck(within) => Event::Recheck { within },
+            Order::Excuse => Event::Excuse,
+            Order::Retry => Event::Retry,
+        };
+        self.feed(event, ctx);
+    }
+}

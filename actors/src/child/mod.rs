@@ -1,0 +1,299 @@
+//! One process's life as a state machine: pure, driven by [`crate::supervisor`], tested without a process or a clock.
+//!
+//! ```text
+//!            Start                 spawned, port found           gate open
+//!   Down ─────────────▶ Preparing ─▶ Spawning ─▶ Discovering ─▶ Gating ─────▶ Ready
+//!    ▲                      │            │            │            │            │ exit, Stop
+//!    │   Stop               ▼            ▼            ▼            ▼            ▼
+//!    └──────────────── Cancelling     (as below)   Ending ──▶ Reaping ──▶ Down | Backoff | Failed
+//! ```
+//! Four rules hold in every state. A start can be interrupted by a stop at any point. Whatever ends, the whole process
+//! tree is reaped before anything else happens. An event that carries another attempt or identity than the current one
+//! changes nothing. Every state that waits for the outside has a timer armed.
+
+pub mod actor;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use crate::host::{ExitStatus, GateError, PrepareError, SpawnError};
+use crate::identity::Identity;
+use crate::policy::{History, RestartPolicy};
+use crate::spec::{Signal, StopPlan};
+use crate::status::ChildState;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Start now. Obeyed when down, or when the restart delay is over.
+    Start,
+    /// End, whatever is going on. `deadline` replaces the plan's own until this stop is over.
+    Stop {
+        deadline: Option<Duration>,
+    },
+    /// Look at the gate again: an earlier step was restarted under a running process.
+    Recheck {
+        within: Duration,
+    },
+    /// An earlier step died: until the next `Ready`, an ending is not this child's fault.
+    Excuse,
+    /// An operator's wish to try again after a give-up or a refusal.
+    Retry,
+    Prepared {
+        attempt: u64,
+        result: Result<(), PrepareError>,
+    },
+    Spawned {
+        attempt: u64,
+        result: Result<Identity, SpawnError>,
+    },
+    Discovered {
+        identity: Identity,
+        result: Result<SocketAddr, String>,
+    },
+    Gate {
+        identity: Identity,
+        result: Result<(), GateError>,
+    },
+    Exited {
+        identity: Identity,
+        status: ExitStatus,
+    },
+    Reaped {
+        identity: Identity,
+        result: Result<(), String>,
+    },
+    Timer {
+        timer: Timer,
+        attempt: u64,
+    },
+}
+
+/// What to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Prepare {
+        attempt: u64,
+    },
+    /// Drop the preparation that is under way: it outlived its deadline.
+    Abandon,
+    Spawn {
+        attempt: u64,
+    },
+    Discover {
+        identity: Identity,
+    },
+    AwaitGate {
+        identity: Identity,
+    },
+    Signal {
+        identity: Identity,
+        signal: Signal,
+    },
+    /// SIGKILL to all that is left of this process and its descendants.
+    Reap {
+        identity: Identity,
+    },
+    Arm {
+        timer: Timer,
+        attempt: u64,
+        after: Duration,
+    },
+    Disarm(Timer),
+    /// Tell the chain.
+    Became(Life),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Timer {
+    /// From `Start` or `Recheck` to the gate's opening.
+    Gate,
+    /// From the stop signal to SIGKILL.
+    Stop,
+    /// From the stop signal to its repetition.
+    Repeat,
+    /// The restart delay.
+    Backoff,
+    /// Until a failed reap is tried again.
+    Reap,
+}
+
+/// A child's life as the chain sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Life {
+    Down,
+    Starting,
+    Ready {
+        took: Duration,
+    },
+    /// Alive, but the gate stayed closed after an earlier step's restart.
+    Red,
+    Stopping,
+    /// Ended unasked, or its start failed; what is left of it is being reaped.
+    Dead {
+        failure: String,
+    },
+    /// The restart delay is over; it waits for `Start`.
+    Due,
+    /// Gave up, or must not be restarted. `refused`: the identity guard said no.
+    Failed {
+        reason: String,
+        refused: bool,
+    },
+}
+
+/// From a failed reap to the next try. The host's own try takes up to 5 s; a process in uninterruptible sleep may need
+/// minutes, and nothing else can be done meanwhile.
+const REAP_RETRY: Duration = Duration::from_secs(5);
+/// The host ends a reap by itself within 5 s; this catches a host that does not.
+const REAP_DEADLINE: Duration = Duration::from_secs(20);
+
+/// What follows once the process tree is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Then {
+    Down,
+    /// Judge the failure by the restart policy.
+    Judge {
+        failure: String,
+        status: Option<ExitStatus>,
+        ready_for: Option<Duration>,
+    },
+    /// No restart can help.
+    Fail {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Down,
+    Preparing,
+    Spawning,
+    Discovering {
+        identity: Identity,
+    },
+    Gating {
+        identity: Identity,
+        recheck: bool,
+    },
+    Ready {
+        identity: Identity,
+        since: Instant,
+    },
+    /// A stop came while a preparation (or a spawn) was under way: its result is awaited, then undone.
+    Cancelling {
+        spawning: bool,
+    },
+    Ending {
+        identity: Identity,
+        then: Then,
+    },
+    Reaping {
+        identity: Identity,
+        then: Then,
+    },
+    Backoff,
+    Due,
+    Failed {
+        refused: bool,
+    },
+}
+
+/// The state machine of one child.
+#[derive(Debug)]
+pub struct Child {
+    policy: RestartPolicy,
+    stop: StopPlan,
+    start_deadline: Duration,
+    discovers: bool,
+    phase: Phase,
+    history: History,
+    chance: SmallRng,
+    /// Counts starts; an answer to an earlier start is recognised by it.
+    attempt: u64,
+    started_at: Option<Instant>,
+    excused: bool,
+    stop_deadline: Option<Duration>,
+    last_failure: Option<String>,
+}
+
+impl Child {
+    /// A child that is down. `discovers`: a TCP port is looked up between spawn and gate. `seed` feeds the jitter.
+    pub fn new(
+        policy: RestartPolicy,
+        stop: StopPlan,
+        start_deadline: Duration,
+        discovers: bool,
+        seed: u64,
+    ) -> Self {
+        Self {
+            policy,
+            stop,
+            start_deadline,
+            discovers,
+            phase: Phase::Down,
+            history: History::default(),
+            chance: SmallRng::seed_from_u64(seed),
+            attempt: 0,
+            started_at: None,
+            excused: false,
+            stop_deadline: None,
+            last_failure: None,
+        }
+    }
+
+    pub fn state(&self) -> ChildState {
+        match &self.phase {
+            Phase::Down => ChildState::Down,
+            Phase::Preparing | Phase::Spawning | Phase::Discovering { .. } | Phase::Gating { .. } => {
+                ChildState::Starting
+            }
+            Phase::Ready { .. } => ChildState::Ready,
+            Phase::Cancelling { .. } | Phase::Ending { .. } => ChildState::Stopping,
+            Phase::Reaping { then: Then::Down, .. } => ChildState::Stopping,
+            Phase::Reaping { .. } | Phase::Backoff | Phase::Due => ChildState::Backoff,
+            Phase::Failed { .. } => ChildState::Failed,
+        }
+    }
+
+    /// What this phase waits for, where the host cannot say it better.
+    pub fn waits_for(&self) -> Option<&'static str> {
+        Some(match &self.phase {
+            Phase::Preparing => "its preparation",
+            Phase::Spawning => "its process",
+            Phase::Discovering { .. } => "its TCP port",
+            Phase::Gating { .. } => "its gate",
+            Phase::Cancelling { .. } => "the interrupted start",
+            Phase::Ending { .. } => "its exit",
+            Phase::Reaping { .. } => "the end of its last process",
+            Phase::Backoff => "its restart delay",
+            Phase::Due => "the steps around it",
+            Phase::Down | Phase::Ready { .. } | Phase::Failed { .. } => return None,
+        })
+    }
+
+    /// The process it has, if any.
+    pub fn identity(&self) -> Option<&Identity> {
+        match &self.phase {
+            Phase::Discovering { identity }
+            | Phase::Gating { identity, .. }
+            | Phase::Ready { identity, .. }
+            | Phase::Ending { identity, .. }
+            | Phase::Reaping { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
+
+    /// Starts so far, the first included.
+    pub fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    pub fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+}

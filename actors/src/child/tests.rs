@@ -1,0 +1,325 @@
+//! Sentences about one child, and its properties under random histories.
+
+use super::*;
+use crate::spec::Signal;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn child() -> Child {
+    let stop = StopPlan {
+        signal: Signal::Term,
+        deadline: Duration::from_secs(5),
+        repeat_after: Some(Duration::from_secs(2)),
+    };
+    Child::new(RestartPolicy::default(), stop, Duration::from_secs(30), true, 7)
+}
+
+fn process(pid: u32) -> Identity {
+    Identity { boot_id: "boot".into(), pid, start_time: u64::from(pid) * 10 }
+}
+
+/// Drives a child to `Ready` as `process(pid)`.
+fn bring_up(child: &mut Child, pid: u32, now: Instant) {
+    child.step(Event::Start, now);
+    let attempt = child.attempt();
+    child.step(Event::Prepared { attempt, result: Ok(()) }, now);
+    child.step(Event::Spawned { attempt, result: Ok(process(pid)) }, now);
+    let address = "127.0.0.1:4000".parse().unwrap();
+    child.step(Event::Discovered { identity: process(pid), result: Ok(address) }, now);
+    child.step(Event::Gate { identity: process(pid), result: Ok(()) }, now);
+    assert_eq!(child.state(), ChildState::Ready);
+}
+
+fn became(effects: &[Effect]) -> Vec<&Life> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Became(life) => Some(life),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_start_goes_through_preparation_spawn_discovery_and_gate() {
+    let (mut child, now) = (child(), Instant::now());
+    let effects = child.step(Event::Start, now);
+    assert!(effects.contains(&Effect::Prepare { attempt: 1 }));
+    let effects = child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    assert_eq!(effects, [Effect::Spawn { attempt: 1 }]);
+    let effects = child.step(Event::Spawned { attempt: 1, result: Ok(process(1)) }, now);
+    assert_eq!(effects, [Effect::Discover { identity: process(1) }]);
+    let address = "127.0.0.1:4000".parse().unwrap();
+    let effects = child.step(Event::Discovered { identity: process(1), result: Ok(address) }, now);
+    assert_eq!(effects, [Effect::AwaitGate { identity: process(1) }]);
+    let later = now + Duration::from_millis(40);
+    let effects = child.step(Event::Gate { identity: process(1), result: Ok(()) }, later);
+    assert_eq!(became(&effects), [&Life::Ready { took: Duration::from_millis(40) }]);
+}
+
+#[test]
+fn a_stop_during_preparation_ends_down_without_a_process() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    child.step(Event::Stop { deadline: None }, now);
+    assert_eq!(child.state(), ChildState::Stopping);
+    let effects = child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Down]);
+}
+
+#[test]
+fn a_stop_during_the_spawn_ends_the_process_that_comes_of_it() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    child.step(Event::Stop { deadline: None }, now);
+    let effects = child.step(Event::Spawned { attempt: 1, result: Ok(process(3)) }, now);
+    assert!(effects.contains(&Effect::Signal { identity: process(3), signal: Signal::Term }));
+    child.step(Event::Exited { identity: process(3), status: ExitStatus::Code(255) }, now);
+    let effects = child.step(Event::Reaped { identity: process(3), result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Down]);
+}
+
+#[test]
+fn a_process_deaf_to_its_signal_is_signalled_again_and_then_reaped() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    let effects = child.step(Event::Stop { deadline: None }, now);
+    assert!(effects.contains(&Effect::Arm { timer: Timer::Stop, attempt: 1, after: Duration::from_secs(5) }));
+    let effects = child.step(Event::Timer { timer: Timer::Repeat, attempt: 1 }, now);
+    assert_eq!(effects, [Effect::Signal { identity: process(1), signal: Signal::Term }]);
+    let effects = child.step(Event::Timer { timer: Timer::Stop, attempt: 1 }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+}
+
+#[test]
+fn a_leader_that_exits_leaves_nothing_behind_before_it_counts_as_down() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Stop { deadline: None }, now);
+    let effects = child.step(Event::Exited { identity: process(1), status: ExitStatus::Code(0) }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+    assert_eq!(child.state(), ChildState::Stopping);
+}
+
+#[test]
+fn a_failed_reap_is_tried_again_and_blocks_the_next_start() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Stop { deadline: None }, now);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Code(0) }, now);
+    child.step(Event::Reaped { identity: process(1), result: Err("pid 9 is left".into()) }, now);
+    assert!(child.step(Event::Start, now).is_empty());
+    assert_eq!(child.last_failure(), Some("pid 9 is left"));
+    let effects = child.step(Event::Timer { timer: Timer::Reap, attempt: 1 }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+}
+
+#[test]
+fn an_unasked_exit_is_reaped_and_then_due_at_once() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Signal(9) }, now);
+    let effects = child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Due]);
+    assert_eq!(child.last_failure(), Some("killed by signal 9"));
+}
+
+#[test]
+fn a_late_exit_of_an_old_process_does_not_touch_its_replacement() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Signal(9) }, now);
+    child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    bring_up(&mut child, 2, now);
+    assert!(child.step(Event::Exited { identity: process(1), status: ExitStatus::Code(0) }, now).is_empty());
+    assert_eq!(child.state(), ChildState::Ready);
+}
+
+#[test]
+fn a_refusal_of_the_guard_is_final_until_an_operator_retries() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    let refused = Err(PrepareError::Refused("two identities".into()));
+    let effects = child.step(Event::Prepared { attempt: 1, result: refused }, now);
+    assert_eq!(became(&effects), [&Life::Failed { reason: "two identities".into(), refused: true }]);
+    assert!(child.step(Event::Start, now).is_empty());
+    assert_eq!(became(&child.step(Event::Retry, now)), [&Life::Due]);
+}
+
+#[test]
+fn a_hopeless_gate_is_killed_without_asking_and_judged_by_the_policy() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    child.step(Event::Spawned { attempt: 1, result: Ok(process(1)) }, now);
+    child.step(Event::Discovered { identity: process(1), result: Ok("127.0.0.1:1".parse().unwrap()) }, now);
+    let hang = Err(GateError::Hopeless("hung in its start".into()));
+    let effects = child.step(Event::Gate { identity: process(1), result: hang }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Signal { .. })));
+}
+
+#[test]
+fn a_recheck_that_stays_closed_turns_red() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Recheck { within: Duration::from_secs(20) }, now);
+    assert_eq!(child.state(), ChildState::Starting);
+    let effects = child.step(Event::Timer { timer: Timer::Gate, attempt: 1 }, now);
+    assert_eq!(became(&effects), [&Life::Red]);
+    assert_eq!(child.state(), ChildState::Starting);
+}
+
+/// A tiny host: remembers what was asked and can answer each of it, well or badly, in any order.
+#[derive(Debug, Default)]
+struct World {
+    prepare: Option<u64>,
+    spawn: Option<u64>,
+    discover: Option<Identity>,
+    gate: Option<Identity>,
+    reap: Option<Identity>,
+    live: BTreeSet<u32>,
+    next_pid: u32,
+    armed: BTreeSet<&'static str>,
+}
+
+impl World {
+    fn obey(&mut self, effects: &[Effect], attempt: u64) -> Result<(), TestCaseError> {
+        for effect in effects {
+            match effect {
+                Effect::Prepare { attempt } => self.prepare = Some(*attempt),
+                Effect::Abandon => self.prepare = None,
+                Effect::Spawn { attempt } => self.spawn = Some(*attempt),
+                Effect::Discover { identity } => self.discover = Some(identity.clone()),
+                Effect::AwaitGate { identity } => self.gate = Some(identity.clone()),
+                Effect::Reap { identity } => self.reap = Some(identity.clone()),
+                Effect::Signal { identity, .. } => {
+                    prop_assert_eq!(identity.start_time, u64::from(identity.pid) * 10);
+                }
+                Effect::Arm { timer, attempt: armed_for, .. } => {
+                    prop_assert_eq!(*armed_for, attempt);
+                    self.armed.insert(name(*timer));
+                }
+                Effect::Disarm(timer) => {
+                    self.armed.remove(name(*timer));
+                }
+                Effect::Became(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The `choice`-th thing that could happen now.
+    fn happen(&mut self, choice: u8, attempt: u64) -> Option<Event> {
+        let failed = choice & 0x80 != 0;
+        Some(match choice % 14 {
+            0 => Event::Start,
+            1 => Event::Stop { deadline: None },
+            2 => Event::Retry,
+            3 => Event::Recheck { within: Duration::from_secs(1) },
+            4 => Event::Excuse,
+            5 => {
+                let result = if failed { Err(PrepareError::Retry("no".into())) } else { Ok(()) };
+                Event::Prepared { attempt: self.prepare.take()?, result }
+            }
+            6 => {
+                let attempt = self.spawn.take()?;
+                if failed {
+                    return Some(Event::Spawned { attempt, result: Err(SpawnError::Retry("no".into())) });
+                }
+                self.next_pid += 1;
+                self.live.insert(self.next_pid);
+                Event::Spawned { attempt, result: Ok(process(self.next_pid)) }
+            }
+            7 => {
+                let identity = self.discover.take()?;
+                let address = "127.0.0.1:1".parse().map_err(|_| "two ports".to_owned());
+                Event::Discovered { identity, result: if failed { Err("two ports".into()) } else { address } }
+            }
+            8 => {
+                let identity = self.gate.take()?;
+                let result = if failed { Err(GateError::Hopeless("no".into())) } else { Ok(()) };
+                Event::Gate { identity, result }
+            }
+            9 => {
+                let pid = *self.live.first()?;
+                Event::Exited { identity: process(pid), status: ExitStatus::Code(1) }
+            }
+            10 => {
+                let identity = self.reap.take()?;
+                let result = if failed { Err("left".into()) } else { Ok(()) };
+                if !failed {
+                    self.live.remove(&identity.pid);
+                }
+                Event::Reaped { identity, result }
+            }
+            11 => self.fire(Timer::Gate, attempt)?,
+            12 => self.fire(Timer::Stop, attempt)?,
+            _ => self.fire(if failed { Timer::Reap } else { Timer::Backoff }, attempt)?,
+        })
+    }
+
+    /// An armed timer fires once.
+    fn fire(&mut self, timer: Timer, attempt: u64) -> Option<Event> {
+        self.armed.remove(name(timer)).then_some(Event::Timer { timer, attempt })
+    }
+}
+
+fn name(timer: Timer) -> &'static str {
+    match timer {
+        Timer::Gate => "gate",
+        Timer::Stop => "stop",
+        Timer::Repeat => "repeat",
+        Timer::Backoff => "backoff",
+        Timer::Reap => "reap",
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_history_makes_two_processes_or_a_wait_without_a_deadline(choices in prop::collection::vec(any::<u8>(), 1..400)) {
+        let (mut child, mut world, mut now) = (child(), World::default(), Instant::now());
+        for choice in choices {
+            now += Duration::from_millis(137);
+            let Some(event) = world.happen(choice, child.attempt()) else { continue };
+            let effects = child.step(event, now);
+            world.obey(&effects, child.attempt())?;
+            prop_assert!(world.live.len() <= 1, "two live processes: {:?}", world.live);
+            let waiting = match child.phase {
+                Phase::Preparing | Phase::Spawning | Phase::Discovering { .. } | Phase::Gating { .. } => Some("gate"),
+                Phase::Cancelling { .. } | Phase::Ending { .. } => Some("stop"),
+                Phase::Reaping { .. } => Some("reap"),
+                Phase::Backoff => Some("backoff"),
+                _ => None,
+            };
+            if let Some(timer) = waiting {
+                prop_assert!(world.armed.contains(timer), "{:?} waits without a deadline", child.phase);
+            }
+        }
+    }
+
+    /// From anywhere, a stop with a host that answers ends down, with nothing alive.
+    #[test]
+    fn a_stop_always_ends_down(choices in prop::collection::vec(any::<u8>(), 0..120)) {
+        let (mut child, mut world, now) = (child(), World::default(), Instant::now());
+        for choice in choices {
+            if let Some(event) = world.happen(choice, child.attempt()) {
+                let effects = child.step(event, now);
+                world.obey(&effects, child.attempt())?;
+            }
+        }
+        let effects = child.step(Event::Stop { deadline: None }, now);
+        world.obey(&effects, child.attempt())?;
+        for answer in [5u8, 6, 9, 10, 10, 10].into_iter().cycle().take(24) {
+            if let Some(event) = world.happen(answer, child.attempt()) {
+                let effects = child.step(event, now);
+                world.obey(&effects, child.attempt())?;
+            }
+            let effects = child.step(Event::Timer { timer: Timer::Reap, attempt: child.attempt() }, now);
+            world.obey(&effects, child.attempt())?;
+        }
+        prop_assert_eq!(child.state(), ChildState::Down);
+        prop_assert!(world.live.is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! The actor that owns one chain: a slot (kine, kcp), the kcp store (postgres), or a tenant's group.
+//!
+//! It owns one [`ChildActor`] per step, feeds what they tell into the pure [`Chain`], and turns the chain's effects into
+//! orders. Its parent hears of every change as [`ChainNews`].
+
+use crate::chain::{Chain, ChainError, Effect, Event};
+use crate::child::Life;
+use crate::child::actor::{ChildActor, News, Order, Outside, What};
+use crate::host::{Context as Upstream, Running, WaitNote};
+use crate::identity::ComponentId;
+use crate::message::TreeEvent;
+use crate::spec::Step;
+use crate::status::{ChainState, ChainStatus, ChildState, ChildStatus};
+use actix::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What the root wants of a chain.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub enum Goal {
+    Up,
+    /// `hurry` replaces every step's own stop deadline: a slot nobody is connected to any more has nothing to finish.
+    Down {
+        hurry: Option<Duration>,
+    },
+    Retry,
+}
+
+/// Asks for the chain as an operator sees it.
+#[derive(Debug, Message)]
+#[rtype(result = "ChainStatus")]
+pub struct GetStatus;
+
+/// A chain changed.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct ChainNews {
+    pub chain: String,
+    pub state: ChainState,
+    pub reason: Option<String>,
+    /// Steps that serve now: ready, or riding through an earlier step's restart.
+    pub serving: BTreeMap<String, Running>,
+}
+
+#[derive(Debug)]
+struct View {
+    addr: Addr<ChildActor>,
+    name: String,
+    running: Option<Running>,
+    serving: bool,
+    status: Option<ChildStatus>,
+    since: Instant,
+    note: WaitNote,
+}
+
+#[derive(Debug)]
+pub struct Supervisor {
+    name: String,
+    chain: Chain,
+    steps: Vec<Step>,
+    children: Vec<View>,
+    parent: Recipient<ChainNews>,
+    outside: Outside,
+    hurry: Option<Duration>,
+}
+
+impl Supervisor {
+    /// Checks the steps and starts the actor; nothing runs until [`Goal::Up`].
+    pub fn launch(
+        name: impl Into<String>,
+        steps: Vec<Step>,
+        parent: Recipient<ChainNews>,
+        outside: Outside,
+    ) -> Result<Addr<Self>, ChainError> {
+        let chain = Chain::new(&steps)?;
+        let name = name.into();
+        Ok(Self { name, chain, steps, children: Vec::new(), parent, outside, hurry: None }.start())
+    }
+
+    fn feed(&mut self, event: Event) {
+        for effect in self.chain.step(event) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Start(index) => {
+                let upstream = self.children[..index]
+                    .iter()
+                    .filter_map(|child| Some((child.name.clone(), child.running.clone()?)))
+                    .collect();
+                self.order(index, Order::Start(Upstream { upstream, previous_address: None }));
+            }
+            Effect::Stop(index) => self.order(index, Order::Stop { deadline: self.hurry }),
+            Effect::Recheck(index, within) => self.order(index, Order::Recheck(within)),
+            Effect::Excuse(index) => self.order(index, Order::Excuse),
+            Effect::Retry(index) => self.order(index, Order::Retry),
+            Effect::Became { state, reason } => {
+                let what = match &reason {
+                    Some(reason) => format!("{state:?}: {reason}").to_lowercase(),
+                    None => format!("{state:?}").to_lowercase(),
+                };
+                let _ = self.outside.events.send(TreeEvent { subject: self.name.clone(), what });
+            }
+        }
+    }
+
+    fn order(&self, index: usize, order: Order) {
+        self.children[index].addr.do_send(order);
+    }
+
+    fn tell(&self) {
+        let (state, reason) = self.chain.state();
+        let serving = self
+            .children
+            .iter()
+            .filter(|child| child.serving)
+            .filter_map(|child| Some((child.name.clone(), child.running.clone()?)))
+            .collect();
+        self.parent.do_send(ChainNews { chain: self.name.clone(), state, reason, serving });
+    }
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.children = self
+            .steps
+            .iter()
+            .enumerate()
+            .map(|(index, step)| {
+                let note = WaitNote::default();
+                let id = ComponentId::new(&self.name, &step.component);
+                let parent = ctx.address().recipient();
+                let child =
+                    ChildActor::new(id, index, step.clone(), parent, self.outside.clone(), note.clone());
+                View {
+                    addr: child.start(),
+                    name: step.component.clone(),
+                    running: None,
+                    serving: false,
+                    status: None,
+                    since: Instant::now(),
+                    note,
+                }
+            })
+            .collect();
+    }
+}
+
+impl Handler<Goal> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, goal: Goal, _ctx: &mut Self::Context) {
+        self.feed(match goal {
+            Goal::Up => {
+                self.hurry = None;
+                Event::Up
+            }
+            Goal::Down { hurry } => {
+                self.hurry = hurry;
+                Event::Down
+            }
+            Goal::Retry => Event::Retry,
+        });
+        self.tell();
+    }
+}
+
+impl Handler<News> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, news: News, _ctx: &mut Self::Context) {
+        let Some(child) = self.children.get_mut(news.index) else { return };
+        match news.what {
+            What::Status(status) => {
+                if child.status.as_ref().is_none_or(|old| old.state != status.state) {
+                    child.since = Instant::now();
+                }
+                child.status = Some(*status);
+            }
+            What::Running(running) => child.running = Some(running),
+            What::Life(life) => {
+                match &life {
+                    Life::Ready { .. } => child.serving = true,
+                    Life::Starting | Life::Red => {}
+                    _ => child.serving = false,
+                }
+                self.feed(Event::Child { index: news.index, life });
+                self.tell();
+            }
+        }
+    }
+}
+
+impl Handler<GetStatus> for Supervisor {
+    type Result = MessageResult<GetStatus>;
+
+    fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
+        let (state, reason) = self.chain.state();
+        let children = self
+            .children
+            .iter()
+            .filter_map(|child| {
+                let mut status = child.status.clone()?;
+                status.since_ms = u64::try_from(child.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                if status.state == ChildState::Starting {
+                    status.waits_for =
+                        Some(child.note.get()).filter(|note| !note.is_empty()).or(status.waits_for);
+                }
+                Some(status)
+            })
+            .collect();
+        MessageResult(ChainStatus { name: self.name.clone(), state, reason, children })
+    }
+}
