@@ -242,6 +242,8 @@ pub trait Estate: Send + Sync + 'static {
     fn store(&self) -> Result<Vec<Step>, String>;
     fn slot(&self, slot: SlotName) -> Result<Vec<Step>, String>;
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String>;
+    /// A record for a new tenant, not written yet. The error says what is wrong with the name.
+    fn new_tenant(&self, name: &str) -> Result<TenantRecord, String>;
     /// Tenants that should exist, from their durable records, with whether they should run.
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String>;
     /// Writes a tenant's durable record (create, start, stop).

@@ -26,6 +26,8 @@ pub enum Goal {
         hurry: Option<Duration>,
     },
     Retry,
+    /// The chain is down and forgotten: the actor and its children end.
+    Dismiss,
 }
 
 /// Asks for the chain as an operator sees it.
@@ -155,8 +157,8 @@ impl Actor for Supervisor {
 impl Handler<Goal> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, goal: Goal, _ctx: &mut Self::Context) {
-        self.feed(match goal {
+    fn handle(&mut self, goal: Goal, ctx: &mut Self::Context) {
+        let event = match goal {
             Goal::Up => {
                 self.hurry = None;
                 Event::Up
@@ -166,7 +168,12 @@ impl Handler<Goal> for Supervisor {
                 Event::Down
             }
             Goal::Retry => Event::Retry,
-        });
+            Goal::Dismiss => {
+                ctx.stop();
+                return;
+            }
+        };
+        self.feed(event);
         self.tell();
     }
 }

@@ -131,11 +131,16 @@ impl Chain {
         match event {
             Event::Up => self.up = true,
             Event::Down => self.up = false,
-            Event::Retry => effects.extend(
-                (0..self.links.len())
-                    .filter(|&index| matches!(self.links[index].stage, Stage::Failed | Stage::Refused))
-                    .map(Effect::Retry),
-            ),
+            Event::Retry => {
+                for (index, link) in self.links.iter_mut().enumerate() {
+                    if matches!(link.stage, Stage::Failed | Stage::Refused) {
+                        // Its child answers with `Due`; until then it is no longer a give-up.
+                        link.stage = Stage::Starting;
+                        link.reason = None;
+                        effects.push(Effect::Retry(index));
+                    }
+                }
+            }
             Event::Child { index, life } => effects.extend(self.child(index, life)),
         }
         effects.extend(self.settle());

@@ -152,7 +152,7 @@ proptest! {
         let mut chain = Chain::new(&tenant()).unwrap();
         let mut life = vec![Stage::Down; 5];
         let mut todo: Vec<Effect> = chain.step(Event::Up);
-        let mut check = |chain: &mut Chain, life: &mut Vec<Stage>, todo: &mut Vec<Effect>, index: usize, new: Life, stage: Stage| {
+        let check = |chain: &mut Chain, life: &mut Vec<Stage>, todo: &mut Vec<Effect>, index: usize, new: Life, stage: Stage| {
             life[index] = stage;
             todo.extend(chain.step(Event::Child { index, life: new }));
             for effect in todo.drain(..) {

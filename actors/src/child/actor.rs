@@ -130,9 +130,12 @@ impl ChildActor {
                 let listeners = Arc::clone(&self.outside.listeners);
                 let wait = async move { (listeners.listening(&identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
-                    if let (Ok(address), Some(running)) = (&result, &mut actor.running) {
-                        running.address = Some(*address);
+                    let found = result.as_ref().ok().copied();
+                    if let Some(running) = actor.running.take() {
+                        let of_this = running.identity == identity;
+                        let running = if of_this { Running { address: found, ..running } } else { running };
                         actor.tell(What::Running(running.clone()));
+                        actor.running = Some(running);
                     }
                     actor.feed(Event::Discovered { identity, result }, ctx);
                 }));

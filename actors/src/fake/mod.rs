@@ -2,6 +2,10 @@
 //!
 //! Nothing here starts a process, opens a socket or looks at a clock. Tests drive it with paused time.
 
+mod world;
+
+pub use world::FakeWorld;
+
 use crate::host::{
     Blueprint, Context, ExitStatus, GateError, Guard, Listeners, Listens, PrepareError, Processes, Running,
     SpawnError, Spawned, WaitNote,

@@ -1,0 +1,199 @@
+//! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
+
+use super::{Diary, FakeComponent, FakeHost, step};
+use crate::child::actor::Outside;
+use crate::handover::Record;
+use crate::host::{Dataplane, DrainReport, Estate, Journal, KcpApi, Lease, TenantRecord};
+use crate::identity::SlotName;
+use crate::root::{Kcp, World};
+use crate::spec::{Reaction, Step};
+use crate::status::{FrontStatus, FrontTarget};
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// A whole outside that a test holds in its hand.
+#[derive(Debug, Clone, Default)]
+pub struct FakeWorld {
+    pub host: FakeHost,
+    pub diary: Diary,
+    components: Arc<Mutex<BTreeMap<String, FakeComponent>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tenants: BTreeMap<String, TenantRecord>,
+    record: Option<Record>,
+    target: Option<(SlotName, SocketAddr)>,
+    lease: Option<Lease>,
+    broken_canary: bool,
+}
+
+impl FakeWorld {
+    /// The component behind `demo/kine`; made on first use.
+    pub fn component(&self, id: &str) -> FakeComponent {
+        let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
+        components.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// A tenant that exists before the daemon starts.
+    pub fn with_tenant(self, name: &str) -> Self {
+        let record = TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true };
+        self.state().tenants.insert(name.to_owned(), record);
+        self
+    }
+
+    pub fn with_record(self, record: Record) -> Self {
+        self.state().record = Some(record);
+        self
+    }
+
+    pub fn break_canary(&self) {
+        self.state().broken_canary = true;
+    }
+
+    pub fn target(&self) -> Option<SlotName> {
+        self.state().target.map(|(slot, _)| slot)
+    }
+
+    pub fn record(&self) -> Option<Record> {
+        self.state().record.clone()
+    }
+
+    /// The world as the root takes it.
+    pub fn world(&self) -> World {
+        let outside = Outside {
+            processes: Arc::new(self.host.clone()),
+            listeners: Arc::new(self.host.clone()),
+            events: broadcast::channel(64).0,
+        };
+        let kcp = Kcp {
+            api: Arc::new(self.clone()),
+            journal: Arc::new(self.clone()),
+            dataplane: Arc::new(self.clone()),
+            drain_limit: Duration::from_secs(4),
+        };
+        World { outside, estate: Arc::new(self.clone()), kcp: Some(kcp), starts_at_once: 2 }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn chain(&self, chain: &str, names: &[&str]) -> Vec<Step> {
+        names.iter().map(|name| step(name, &self.component(&format!("{chain}/{name}")))).collect()
+    }
+}
+
+#[async_trait]
+impl Estate for FakeWorld {
+    fn store(&self) -> Result<Vec<Step>, String> {
+        Ok(self.chain(crate::root::STORE, &["postgres"]))
+    }
+
+    fn slot(&self, slot: SlotName) -> Result<Vec<Step>, String> {
+        let mut steps = self.chain(slot.chain(), &["kine", "kcp"]);
+        if let Some(kcp) = steps.last_mut() {
+            kcp.reactions.insert("kine".to_owned(), Reaction::RideThrough(Duration::from_secs(20)));
+        }
+        Ok(steps)
+    }
+
+    fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
+        Ok(self.chain(name, &["postgres", "kine", "apiserver"]))
+    }
+
+    fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
+        if name.contains('/') {
+            return Err(format!("{name} is not a name"));
+        }
+        Ok(TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true })
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
+        Ok(self.state().tenants.values().cloned().collect())
+    }
+
+    async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
+        self.diary.write(format!("put {} {}", record.name, record.run));
+        self.state().tenants.insert(record.name.clone(), record.clone());
+        Ok(())
+    }
+
+    async fn erase_tenant(&self, name: &str) -> Result<(), String> {
+        self.diary.write(format!("erase {name}"));
+        self.state().tenants.remove(name);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Dataplane for FakeWorld {
+    async fn retarget(&self, target: Option<(SlotName, SocketAddr)>) {
+        self.diary.write(format!("retarget {:?}", target.map(|(slot, _)| slot)));
+        self.state().target = target;
+    }
+
+    async fn drain(&self, slot: SlotName, _limit: Duration) -> DrainReport {
+        self.diary.write(format!("drain {slot}"));
+        DrainReport { held: 1, ..DrainReport::default() }
+    }
+
+    fn status(&self) -> FrontStatus {
+        let target = self.state().target.map(|(slot, address)| FrontTarget { slot, address });
+        FrontStatus { target, ..FrontStatus::default() }
+    }
+}
+
+#[async_trait]
+impl Journal for FakeWorld {
+    async fn write(&self, record: &Record) -> Result<(), String> {
+        self.state().record = Some(record.clone());
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<Option<Record>, String> {
+        Ok(self.record())
+    }
+}
+
+/// The lease is taken by whoever asks while there is none, as a candidate's retry would.
+#[async_trait]
+impl KcpApi for FakeWorld {
+    async fn lease(&self, _through: SocketAddr) -> Result<Option<Lease>, String> {
+        let slot = [SlotName::A, SlotName::B]
+            .into_iter()
+            .find(|slot| self.host.pid(&format!("{}/kcp", slot.chain())).is_some());
+        let mut state = self.state();
+        if state.lease.is_none()
+            && let Some(slot) = slot
+        {
+            let holder = format!("host_{slot}");
+            state.lease = Some(Lease { holder, uid: "1".into(), resource_version: "1".into() });
+        }
+        Ok(state.lease.clone())
+    }
+
+    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<(), String> {
+        self.diary.write(format!("delete-lease {}", lease.holder));
+        self.state().lease = None;
+        Ok(())
+    }
+
+    async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
+        Ok(Some(format!("host_{slot}")))
+    }
+
+    async fn canary(&self, _old: SocketAddr, _new: SocketAddr) -> Result<(), String> {
+        if self.state().broken_canary { Err("the watch on the new slot saw nothing".into()) } else { Ok(()) }
+    }
+
+    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+        self.diary.write(format!("stage {slot}"));
+        Ok(())
+    }
+}

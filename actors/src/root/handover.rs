@@ -1,0 +1,300 @@
+//! Carries the blue/green plan out: each effect of [`crate::handover`] becomes a call, each answer an event.
+
+use super::{Handover, Kcp, Root, leadership};
+use crate::front::{Drain, Retarget};
+use crate::handover::{Effect, Event};
+use crate::host::DrainReport;
+use crate::identity::SlotName;
+use crate::message::{Refusal, Reply};
+use crate::status::{ChainState, HandoverOutcome, HandoverStatus, PhaseStatus};
+use crate::supervisor::ChainNews;
+use actix::prelude::*;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// A kcp is ready after 6 to 26 s, 50 s on a busy machine; a hung start is ended by its own gate long before this.
+const NEW_SLOT_READY: Duration = Duration::from_secs(120);
+/// A kcp without connections exits within 1.4 s; two of them hung instead, and nobody is left to be hurt by SIGKILL.
+const OLD_SLOT_STOP: Duration = Duration::from_secs(5);
+
+/// The handover under way.
+#[derive(Debug)]
+pub(super) struct Running {
+    machine: Handover,
+    from: SlotName,
+    to: SlotName,
+    phases: Vec<PhaseStatus>,
+    phase_since: Instant,
+    drain: Option<DrainReport>,
+    reply: Option<oneshot::Sender<Result<Reply, Refusal>>>,
+    /// Armed while the new slot's chain is awaited.
+    awaits_new: Option<SpawnHandle>,
+    awaits_down: Option<SlotName>,
+}
+
+impl Running {
+    pub(super) fn status(&self) -> HandoverStatus {
+        HandoverStatus {
+            from: self.from,
+            to: self.to,
+            outcome: HandoverOutcome::Running,
+            phases: self.phases.clone(),
+            drain: self.drain,
+        }
+    }
+}
+
+impl Root {
+    pub(super) fn begin_handover(
+        &mut self,
+        ctx: &mut Context<Self>,
+    ) -> ResponseActFuture<Self, Result<Reply, Refusal>> {
+        if let Err(refusal) = self.may_hand_over() {
+            return Box::pin(fut::err(refusal));
+        }
+        let (reply, answer) = oneshot::channel();
+        let from = self.active;
+        self.handover = Some(Running {
+            machine: Handover::new(from),
+            from,
+            to: from.other(),
+            phases: Vec::new(),
+            phase_since: Instant::now(),
+            drain: None,
+            reply: Some(reply),
+            awaits_new: None,
+            awaits_down: None,
+        });
+        self.event("handover", format!("from slot {from} to slot {}", from.other()));
+        self.feed_handover(Event::Begin, ctx);
+        Box::pin(
+            async move {
+                answer.await.unwrap_or_else(|_| Err(Refusal::Failed("the handover was abandoned".to_owned())))
+            }
+            .into_actor(self),
+        )
+    }
+
+    fn may_hand_over(&self) -> Result<(), Refusal> {
+        let conflict = |text: String| Err(Refusal::Conflict(text));
+        if self.world.kcp.is_none() {
+            return conflict("this daemon runs no kcp".to_owned());
+        }
+        if !self.up || self.handover.is_some() {
+            return conflict("a handover is under way already, or the daemon is stopping".to_owned());
+        }
+        let state = |slot: SlotName| self.slots.get(&slot).map_or(ChainState::Down, |owned| owned.state);
+        if state(self.active) != ChainState::Ready {
+            return conflict(format!("slot {} is not ready: there is nothing to hand over", self.active));
+        }
+        let to = self.active.other();
+        if state(to) != ChainState::Down {
+            return conflict(format!("slot {to} is still stopping; see berth status"));
+        }
+        Ok(())
+    }
+
+    fn feed_handover(&mut self, event: Event, ctx: &mut Context<Self>) {
+        let Some(running) = &mut self.handover else { return };
+        if let Event::Drained(report) = &event {
+            running.drain = Some(*report);
+        }
+        for effect in running.machine.step(event) {
+            self.perform_handover(effect, ctx);
+        }
+    }
+
+    fn perform_handover(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        let (Some(kcp), Some(running)) = (self.world.kcp.clone(), &self.handover) else { return };
+        let (from, to) = (running.from, running.to);
+        let (old, new) = (self.address(from), self.address(to));
+        let Kcp { api, journal, .. } = kcp.clone();
+        match effect {
+            Effect::AwaitSettled => {
+                let already = self.settled;
+                self.answer(ctx, async move {
+                    let old = known(old, from);
+                    Event::Settled(match old {
+                        Ok(address) if already => api.lease(address).await,
+                        Ok(address) => leadership::settled(&*api, from, address).await,
+                        Err(reason) => Err(reason),
+                    })
+                });
+            }
+            Effect::Stage => self.answer(ctx, async move { Event::Staged(api.stage(to).await) }),
+            Effect::Journal(record) => {
+                self.phase(format!("{:?}", record.phase).to_lowercase());
+                self.answer(ctx, async move { Event::Journalled(journal.write(&record).await) });
+            }
+            Effect::StartNew => self.start_new(to, ctx),
+            Effect::Canary => self.answer(ctx, async move {
+                Event::CanarySeen(match (known(old, from), known(new, to)) {
+                    (Ok(old), Ok(new)) => api.canary(old, new).await,
+                    (Err(reason), _) | (_, Err(reason)) => Err(reason),
+                })
+            }),
+            Effect::Retarget => self.retarget(to, new, ctx),
+            Effect::Drain => {
+                let Some(front) = self.front.clone() else { return };
+                let drain = Drain { slot: from, limit: kcp.drain_limit };
+                self.answer(ctx, async move { Event::Drained(front.send(drain).await.unwrap_or_default()) });
+            }
+            Effect::StopOld => self.stop_slot(from, Some(OLD_SLOT_STOP), ctx),
+            Effect::StopNew => self.stop_slot(to, None, ctx),
+            Effect::ReleaseLease { old } => self.answer(ctx, async move {
+                Event::LeaseReleased(match known(new, to) {
+                    Ok(address) => leadership::release(&*api, &old.holder, address).await,
+                    Err(reason) => Err(reason),
+                })
+            }),
+            Effect::AwaitHeld => self.answer(ctx, async move {
+                Event::Held(match known(new, to) {
+                    Ok(address) => leadership::held(&*api, to, address).await,
+                    Err(reason) => Err(reason),
+                })
+            }),
+            Effect::Warn(reason) => {
+                tracing::warn!(%reason, "handover");
+                self.event("handover", format!("warning: {reason}"));
+            }
+            Effect::Finish { rolled_back } => self.finish_handover(rolled_back),
+        }
+    }
+
+    /// Runs one call of the plan and feeds its answer back.
+    fn answer(&self, ctx: &mut Context<Self>, call: impl Future<Output = Event> + 'static) {
+        ctx.spawn(call.into_actor(self).map(|event, root, ctx| root.feed_handover(event, ctx)));
+    }
+
+    fn start_new(&mut self, to: SlotName, ctx: &mut Context<Self>) {
+        let deadline = ctx.run_later(NEW_SLOT_READY, |root, ctx| {
+            root.new_slot(Err(format!("not ready within {} s", NEW_SLOT_READY.as_secs())), ctx);
+        });
+        if let Some(running) = &mut self.handover {
+            running.awaits_new = Some(deadline);
+        }
+        if let Some(slot) = self.slots.get_mut(&to) {
+            slot.go_up();
+        }
+    }
+
+    fn new_slot(&mut self, result: Result<(), String>, ctx: &mut Context<Self>) {
+        let Some(running) = &mut self.handover else { return };
+        let Some(deadline) = running.awaits_new.take() else { return };
+        ctx.cancel_future(deadline);
+        let to = running.to;
+        self.feed_handover(Event::Started(result.map_err(|reason| format!("slot {to}: {reason}"))), ctx);
+    }
+
+    fn retarget(&mut self, to: SlotName, new: Option<SocketAddr>, ctx: &mut Context<Self>) {
+        let Some(front) = self.front.clone() else { return };
+        self.active = to;
+        self.target = new.map(|address| (to, address));
+        self.settled = false;
+        let target = self.target;
+        self.answer(ctx, async move {
+            if let Err(error) = front.send(Retarget(target)).await {
+                tracing::error!(%error, "the front did not take its target");
+            }
+            Event::Retargeted
+        });
+    }
+
+    fn stop_slot(&mut self, slot: SlotName, hurry: Option<Duration>, ctx: &mut Context<Self>) {
+        let Some(owned) = self.slots.get_mut(&slot) else { return };
+        owned.go_down(hurry);
+        if owned.is_down() {
+            self.answer(ctx, async move { Event::Stopped(slot) });
+        } else if let Some(running) = &mut self.handover {
+            running.awaits_down = Some(slot);
+        }
+    }
+
+    /// News of the slots, as the plan waits for them.
+    pub(super) fn handover_news(&mut self, news: &ChainNews, ctx: &mut Context<Self>) {
+        let Some(running) = &mut self.handover else { return };
+        if running.awaits_new.is_some() && news.chain == running.to.chain() {
+            match news.state {
+                ChainState::Ready => self.new_slot(Ok(()), ctx),
+                ChainState::Degraded | ChainState::Refused => {
+                    self.new_slot(Err(news.reason.clone().unwrap_or_default()), ctx);
+                }
+                _ => {}
+            }
+        } else if let Some(slot) = running.awaits_down
+            && slot.chain() == news.chain
+            && news.state == ChainState::Down
+        {
+            running.awaits_down = None;
+            self.feed_handover(Event::Stopped(slot), ctx);
+        }
+    }
+
+    fn phase(&mut self, phase: String) {
+        let Some(running) = &mut self.handover else { return };
+        let took = running.phase_since.elapsed();
+        running.phase_since = Instant::now();
+        let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let line = format!("{phase} after {took_ms} ms");
+        running.phases.push(PhaseStatus { phase, took_ms });
+        self.event("handover", line);
+    }
+
+    fn finish_handover(&mut self, rolled_back: Option<String>) {
+        let Some(running) = self.handover.take() else { return };
+        let mut status = running.status();
+        status.outcome = match &rolled_back {
+            Some(reason) => HandoverOutcome::RolledBack(reason.clone()),
+            None => HandoverOutcome::Done,
+        };
+        self.settled = rolled_back.is_some() && self.settled;
+        self.event(
+            "handover",
+            rolled_back.map_or("done".to_owned(), |reason| format!("rolled back: {reason}")),
+        );
+        self.last_handover = Some(status.clone());
+        if let Some(reply) = running.reply {
+            let _ = reply.send(Ok(Reply::Handover(Box::new(status))));
+        }
+    }
+
+    /// The daemon stops: both slots go, and the journal already says which one the front belongs to.
+    pub(super) fn abandon_handover(&mut self) {
+        self.handover = None;
+    }
+
+    /// A kcp that has just become ready may face a dead process's lease, which would leave it idle for a minute.
+    pub(super) fn look_after_leadership(&mut self, ctx: &mut Context<Self>) {
+        let Some(kcp) = self.world.kcp.clone().filter(|_| self.up && self.handover.is_none()) else { return };
+        let slot = self.active;
+        let Some(running) = self.slots.get(&slot).and_then(|owned| owned.serving.get(super::KCP)) else {
+            return;
+        };
+        let (pid, Some(address)) = (running.identity.pid, running.address) else { return };
+        if self.led_by == Some(pid) {
+            return;
+        }
+        self.led_by = Some(pid);
+        self.settled = false;
+        let api = Arc::clone(&kcp.api);
+        let look = async move {
+            leadership::release_stale(&*api, slot, address).await?;
+            leadership::settled(&*api, slot, address).await
+        };
+        ctx.spawn(look.into_actor(self).map(move |result, root, _| {
+            let current = root.led_by == Some(pid) && root.active == slot;
+            match result {
+                Ok(_) => root.settled |= current,
+                Err(reason) => tracing::warn!(%reason, "slot {slot} does not lead"),
+            }
+        }));
+    }
+}
+
+fn known(address: Option<SocketAddr>, slot: SlotName) -> Result<SocketAddr, String> {
+    address.ok_or_else(|| format!("slot {slot} does not serve"))
+}
