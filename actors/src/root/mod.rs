@@ -353,6 +353,24 @@ impl Handler<ChainNews> for Root {
     }
 }
 
+/// Answered once everything is down after a [`Command::Down`], whoever gave it.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct WhenDown;
+
+impl Handler<WhenDown> for Root {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: WhenDown, _ctx: &mut Self::Context) -> Self::Result {
+        let (reply, answer) = oneshot::channel();
+        self.down_waiters.push(reply);
+        Box::pin(async move {
+            // A root that is gone is down as well.
+            let _ = answer.await;
+        })
+    }
+}
+
 impl Handler<Command> for Root {
     type Result = ResponseActFuture<Self, Result<Reply, Refusal>>;
 

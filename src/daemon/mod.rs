@@ -1,0 +1,149 @@
+//! The daemon: everything between "these are the settings" and "everything is stopped".
+//!
+//! `up` and `dev` call [`Daemon::start`] and [`Daemon::stop`]. It wires the adapters to the tree and decides nothing.
+
+mod error;
+mod settings;
+
+pub use error::DaemonError;
+pub use settings::Settings;
+
+use crate::assets::provision;
+use crate::assets::progress::Progress;
+use crate::control::{ControlServer, EventHub};
+use crate::discover::{SockDiag, holder_of};
+use crate::estate::HostEstate;
+use crate::front::{Front, FrontConfig};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
+use crate::preflight;
+use crate::process::{ProcessHost, StateLock, orphans, survivors};
+use crate::tenant::Accounts;
+use crate::tenant::ports::Ports;
+use actix::prelude::*;
+use berth_actors::child::actor::Outside;
+use berth_actors::message::Command;
+use berth_actors::root::{Kcp, Root, WhenDown, World};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// Events a slow reader may fall behind before it misses some; the hub behind the control API keeps them longer.
+const EVENT_LAG: usize = 1024;
+
+/// A running daemon. Dropping it stops nothing: call [`Daemon::stop`].
+#[derive(Debug)]
+pub struct Daemon {
+    pub root: Addr<Root>,
+    /// Where clients reach kcp; `None` without kcp.
+    pub front: Option<SocketAddr>,
+    listener: Option<Front>,
+    control: CancellationToken,
+    served: actix_rt::task::JoinHandle<()>,
+    _lock: StateLock,
+}
+
+impl Daemon {
+    /// Checks the host, takes the lock, ends what an earlier daemon left, provisions, and starts the tree. Returns once the
+    /// tree has its orders, not when everything is ready.
+    pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
+        let layout = settings.layout.clone();
+        let checked = layout.clone();
+        let verdict = blocking(move || {
+            let verdict = preflight::check(&checked)?;
+            preflight::create_dirs(&checked)?;
+            Ok::<_, DaemonError>(verdict)
+        })
+        .await?;
+        for warning in &verdict.warnings {
+            tracing::warn!("{warning}");
+        }
+        let locked = layout.clone();
+        let lock = blocking(move || Ok::<_, DaemonError>(StateLock::acquire(&locked)?)).await?;
+        for survivor in survivors::reap_all(&layout).await? {
+            tracing::warn!("{survivor} of an earlier daemon was ended");
+        }
+        orphans::adopt().map_err(DaemonError::Subreaper)?;
+        let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
+        let components = provision(&layout, &settings.components, progress).await?;
+        let accounts = blocking(move || settings::accounts(verdict.account.as_ref())).await?;
+        let kcp = KcpConfig {
+            layout: layout.clone(),
+            program: components.kcp.clone(),
+            kube_apiserver: components.kube_apiserver.path.clone(),
+            front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
+            shutdown_delay: settings.shutdown_delay,
+            owner: accounts.owner,
+        };
+        let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
+        let hosted = layout.clone();
+        let processes = blocking(move || Ok::<_, DaemonError>(ProcessHost::new(&hosted)?)).await?;
+        let (events, received) = broadcast::channel(EVENT_LAG);
+        let outside =
+            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag::default()), events };
+        let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
+        let world = World {
+            outside,
+            estate: Arc::new(estate.clone()),
+            kcp: front.as_ref().map(|front| Kcp {
+                api: Arc::new(KcpClient::new(kcp)),
+                journal: Arc::new(HandoverFile::new(&layout)),
+                dataplane: Arc::new(front.clone()),
+                drain_limit: settings.drain_limit,
+            }),
+            starts_at_once: settings.start_concurrency,
+        };
+        let root = Root::new(world).start();
+        let hub = EventHub::new();
+        actix_rt::spawn(hub.clone().record_from(received));
+        let server = ControlServer::bind(
+            &layout.control_socket(),
+            root.clone().recipient(),
+            Arc::new(estate),
+            hub,
+        )?;
+        let control = CancellationToken::new();
+        let served = actix_rt::spawn(server.serve(control.clone()));
+        let front_address = front.as_ref().map(Front::address);
+        let daemon = Self { root, front: front_address, listener: front, control, served, _lock: lock };
+        daemon.ask(Command::Up).await?;
+        Ok(daemon)
+    }
+
+    /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
+    pub async fn stop(self) -> Result<(), DaemonError> {
+        let stopped = self.ask(Command::Down).await;
+        if let Some(front) = &self.listener {
+            front.close();
+        }
+        self.control.cancel();
+        if self.served.await.is_err() {
+            tracing::warn!("the control API ended badly");
+        }
+        stopped
+    }
+
+    /// Resolves once somebody had everything stopped through the control API.
+    pub async fn down(&self) {
+        if let Err(error) = self.root.send(WhenDown).await {
+            tracing::error!(%error, "the supervision tree is gone");
+        }
+    }
+
+    /// One command to the tree, as the control API would give it.
+    pub async fn ask(&self, command: Command) -> Result<(), DaemonError> {
+        self.root.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
+    }
+}
+
+fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
+    Front::bind(listen, FrontConfig::default())
+        .map_err(|error| error.with_holder(|addr| holder_of(addr).map(|holder| holder.to_string())))
+        .map_err(DaemonError::Front)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
+) -> Result<T, DaemonError> {
+    tokio::task::spawn_blocking(work).await.map_err(DaemonError::Thread)?
+}

@@ -1,0 +1,59 @@
+//! What a daemon is started with, from the configuration file (`up`) or the command line (`dev`).
+
+use super::DaemonError;
+use crate::assets::Overrides;
+use crate::layout::Layout;
+use crate::preflight::Account;
+use crate::tenant::Accounts;
+use std::fs;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub layout: Layout,
+    pub components: Overrides,
+    pub kcp: bool,
+    pub front_listen: SocketAddr,
+    /// How long a handover's drain may take.
+    pub drain_limit: Duration,
+    /// kcp's `--shutdown-delay-duration`.
+    pub shutdown_delay: Duration,
+    /// Tenants that may be starting at the same time.
+    pub start_concurrency: usize,
+    /// Ports leased to kube-apiservers.
+    pub ports: RangeInclusive<u16>,
+}
+
+/// Who the components and the daemon are, by name. Blocking.
+pub(super) fn accounts(components: Option<&Account>) -> Result<Accounts, DaemonError> {
+    let uid = rustix::process::geteuid().as_raw();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let daemon = name_of(uid, &passwd).ok_or(DaemonError::NamelessAccount { uid })?.to_owned();
+    Ok(match components {
+        Some(account) => Accounts { owner: Some(account.user), component: account.name.clone(), daemon },
+        None => Accounts { owner: None, component: daemon.clone(), daemon },
+    })
+}
+
+fn name_of(uid: u32, passwd: &str) -> Option<&str> {
+    let uid = uid.to_string();
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == uid).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_found_by_its_uid() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nberth:x:998:998::/:/usr/sbin/nologin\n";
+        assert_eq!(name_of(998, passwd), Some("berth"));
+        assert_eq!(name_of(99, passwd), None);
+    }
+}

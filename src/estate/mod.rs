@@ -1,0 +1,189 @@
+//! Desired state and the chains it asks for: what the tree calls [`Estate`], on this host's directories.
+//!
+//! The root supervisor calls it when it builds a chain or changes a record; the control API reads files through
+//! [`files`]. It starts nothing and decides nothing.
+
+mod files;
+mod records;
+
+use crate::ccm;
+use crate::components::Components;
+use crate::guard::{GuardConfig, IdentityGuard};
+use crate::kcp::{KcpConfig, slot_steps};
+use crate::layout::Layout;
+use crate::tenant::dsn::Database;
+use crate::tenant::kine::{self, Endpoint, Kine};
+use crate::tenant::ports::Ports;
+use crate::tenant::postgres::{self, Postgres};
+use crate::tenant::seat::Seat;
+use crate::tenant::{Accounts, Tenant, defaults, names, stack};
+use async_trait::async_trait;
+use berth_actors::host::{Estate, TenantRecord};
+use berth_actors::identity::SlotName;
+use berth_actors::root::STORE;
+use berth_actors::spec::Step;
+use records::Records;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
+const KCP_DATABASE: &str = "kcp";
+
+/// The estate of one daemon. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HostEstate(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    layout: Layout,
+    components: Components,
+    accounts: Accounts,
+    kcp: KcpConfig,
+    ports: Ports,
+    records: Records,
+    /// Tenants that may be built: their record is durable and their port leased.
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    uid: String,
+    port: u16,
+}
+
+impl HostEstate {
+    pub fn new(
+        layout: Layout,
+        components: Components,
+        accounts: Accounts,
+        kcp: KcpConfig,
+        ports: Ports,
+    ) -> Self {
+        let records = Records::new(layout.clusters());
+        let known = Mutex::default();
+        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, records, known }))
+    }
+
+    /// Where a chain of the kcp side lives.
+    fn kcp_seat(&self, chain: &str) -> Result<Seat, String> {
+        let data = self.0.layout.kcp_chain(chain);
+        Ok(Seat {
+            chain: chain.to_owned(),
+            logs: data.join("log"),
+            sockets: self.0.layout.sockets(chain).map_err(|error| error.to_string())?,
+            owner: self.0.accounts.owner,
+            data,
+        })
+    }
+
+    fn tenant_of(&self, name: &str) -> Result<Tenant, String> {
+        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let Known { uid, port } = known.ok_or_else(|| format!("there is no record of the cluster {name}"))?;
+        let Inner { layout, components, accounts, .. } = &*self.0;
+        Tenant::new(layout, name, &uid, components.clone(), accounts.clone(), port)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Leases the port of a recorded tenant; from then on its chain can be built.
+    async fn know(&self, record: &TenantRecord) -> Result<(), String> {
+        let (name, uid) = (record.name.clone(), record.uid.clone());
+        let port = self.off_thread(move |inner| inner.ports.lease(&name)).await?;
+        let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(record.name.clone(), Known { uid, port });
+        Ok(())
+    }
+
+    /// Runs file work where it blocks nobody.
+    async fn off_thread<T, E>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, String>
+    where
+        T: Send + 'static,
+        E: std::fmt::Display + Send + 'static,
+    {
+        let inner = Arc::clone(&self.0);
+        match tokio::task::spawn_blocking(move || work(&inner)).await {
+            Ok(result) => result.map_err(|error| error.to_string()),
+            Err(join) => Err(join.to_string()),
+        }
+    }
+}
+
+#[async_trait]
+impl Estate for HostEstate {
+    fn store(&self) -> Result<Vec<Step>, String> {
+        let seat = self.kcp_seat(STORE)?;
+        let accounts = &self.0.accounts;
+        let store = Postgres {
+            bin: self.0.components.postgres_bin.clone(),
+            data: seat.data.join("pg"),
+            accounts: vec![accounts.component.clone(), accounts.daemon.clone()],
+            databases: vec![Database::named(KCP_DATABASE)],
+            seat,
+        };
+        Ok(vec![stack::step(postgres::NAME, store, defaults::postgres())])
+    }
+
+    fn slot(&self, slot: SlotName) -> Result<Vec<Step>, String> {
+        let kine = Kine {
+            seat: self.kcp_seat(slot.chain())?,
+            program: self.0.components.kine.clone(),
+            store: self.0.layout.sockets(STORE).map_err(|error| error.to_string())?,
+            database: Database::named(KCP_DATABASE),
+            endpoint: Endpoint::Loopback,
+        };
+        let mut steps = slot_steps(&self.0.kcp, slot, Arc::new(kine));
+        for step in steps.iter_mut().filter(|step| step.component == kine::NAME) {
+            step.stand_in.clone_from(&self.0.components.kine.stand_in);
+        }
+        Ok(steps)
+    }
+
+    fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
+        let tenant = self.tenant_of(name)?;
+        let guard = IdentityGuard::new(GuardConfig {
+            cluster: tenant.name().to_owned(),
+            uid: tenant.uid().to_owned(),
+            data_dir: tenant.seat().data.clone(),
+            sockets: tenant.seat().sockets.clone(),
+            owner: tenant.seat().owner,
+        });
+        Ok(stack::steps(&tenant, Arc::new(guard), Some(ccm::step(&tenant))))
+    }
+
+    fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
+        names::check(name).map_err(|error| error.to_string())?;
+        self.0.layout.sockets(name).map_err(|error| error.to_string())?;
+        Ok(TenantRecord { name: name.to_owned(), uid: uuid::Uuid::new_v4().to_string(), run: true })
+    }
+
+    async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
+        let records = self.off_thread(|inner| inner.records.all()).await?;
+        for record in &records {
+            self.know(record).await?;
+        }
+        Ok(records)
+    }
+
+    async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
+        self.know(record).await?;
+        let record = record.clone();
+        self.off_thread(move |inner| inner.records.put(&record)).await
+    }
+
+    /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
+    async fn erase_tenant(&self, name: &str) -> Result<(), String> {
+        let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
+        let gone = name.to_owned();
+        self.off_thread(move |inner| {
+            records::remove_tree(&sockets)?;
+            records::remove_tree(&inner.layout.cluster(&gone))?;
+            inner.ports.release(&gone).map_err(records::RecordError::Ports)?;
+            inner.records.remove(&gone)
+        })
+        .await?;
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        Ok(())
+    }
+}

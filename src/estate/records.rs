@@ -1,0 +1,130 @@
+//! One file per tenant, `<state>/clusters/<name>.json`: the durable word on which clusters exist and whether they run.
+//!
+//! Every call blocks on the file system.
+
+use crate::files::{self, FileError};
+use crate::tenant::ports::PortError;
+use berth_actors::host::TenantRecord;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Ports(PortError),
+    #[error("{path} is not a cluster's record ({reason}): restore it from a backup, or move it away to forget the cluster")]
+    Torn { path: PathBuf, reason: String },
+    #[error("{path} is the record of {name}: a record carries its file's name")]
+    Foreign { path: PathBuf, name: String },
+}
+
+#[derive(Debug)]
+pub(super) struct Records {
+    dir: PathBuf,
+}
+
+impl Records {
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.json"))
+    }
+
+    /// All records, by name. A torn or foreign one is refused by name: starting without it would hide a cluster.
+    pub(super) fn all(&self) -> Result<Vec<TenantRecord>, RecordError> {
+        let failed = |source| FileError { action: "list", path: self.dir.clone(), source };
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error).into()),
+        };
+        let mut records = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if path.extension().is_some_and(|extension| extension == "json") && !hidden {
+                records.push(read(&path)?);
+            }
+        }
+        records.sort_by(|one: &TenantRecord, other| one.name.cmp(&other.name));
+        Ok(records)
+    }
+
+    pub(super) fn put(&self, record: &TenantRecord) -> Result<(), RecordError> {
+        let path = self.path(&record.name);
+        let torn = |error: serde_json::Error| RecordError::Torn { path: path.clone(), reason: error.to_string() };
+        let bytes = serde_json::to_vec_pretty(record).map_err(torn)?;
+        Ok(files::write_atomic(&path, &bytes, None)?)
+    }
+
+    /// Idempotent.
+    pub(super) fn remove(&self, name: &str) -> Result<(), RecordError> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(files::sync_dir(&self.dir)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(source) => Err(FileError { action: "remove", path, source }.into()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<TenantRecord, RecordError> {
+    let bytes =
+        fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })?;
+    let record: TenantRecord = serde_json::from_slice(&bytes)
+        .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: error.to_string() })?;
+    if path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
+        Ok(record)
+    } else {
+        Err(RecordError::Foreign { path: path.to_owned(), name: record.name })
+    }
+}
+
+/// Removes a directory and all below it. Idempotent.
+pub(super) fn remove_tree(path: &Path) -> Result<(), RecordError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FileError { action: "remove", path: path.to_owned(), source: error }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str) -> TenantRecord {
+        TenantRecord { name: name.into(), uid: "u".into(), run: true }
+    }
+
+    #[test]
+    fn what_is_put_is_found_again_and_what_is_removed_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        records.put(&record("b")).unwrap();
+        records.put(&record("a")).unwrap();
+        assert_eq!(records.all().unwrap(), [record("a"), record("b")]);
+        records.remove("a").unwrap();
+        records.remove("a").unwrap();
+        assert_eq!(records.all().unwrap(), [record("b")]);
+    }
+
+    #[test]
+    fn a_torn_or_foreign_record_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        records.put(&record("good")).unwrap();
+        fs::copy(dir.path().join("good.json"), dir.path().join("other.json")).unwrap();
+        let error = records.all().unwrap_err().to_string();
+        assert!(error.contains("other.json") && error.contains("good"), "{error}");
+        fs::File::create(dir.path().join("other.json")).unwrap();
+        let error = records.all().unwrap_err().to_string();
+        assert!(error.contains("other.json") && error.contains("backup"), "{error}");
+    }
+}
