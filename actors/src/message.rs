@@ -12,6 +12,8 @@ pub enum Command {
     Status,
     /// Starts what desired state names: store, slot, front, tenants.
     Up,
+    /// Answered when the front serves and every cluster that should run is ready; refused when one gave up.
+    AwaitReady,
     /// Stops everything in order: tenants, front parked, slots, store.
     Down,
     CreateTenant {

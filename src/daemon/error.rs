@@ -1,6 +1,7 @@
 //! Why a daemon did not start. Each part's own error says what to do about it.
 
 use crate::assets::ProvisionError;
+use crate::config::ConfigError;
 use crate::control::ControlError;
 use crate::files::FileError;
 use crate::front::FrontError;
@@ -9,6 +10,7 @@ use crate::process::lock::LockError;
 use crate::process::survivors::SurvivorError;
 use berth_actors::message::Refusal;
 use std::io;
+use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
@@ -30,6 +32,18 @@ pub enum DaemonError {
     Subreaper(#[source] io::Error),
     #[error("uid {uid} has no entry in /etc/passwd: postgres looks the account up by name; add one, or use another account")]
     NamelessAccount { uid: u32 },
+    #[error("stopped before it had started")]
+    Interrupted,
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("find the current directory: {0}")]
+    CurrentDir(#[source] io::Error),
+    #[error("keep the state in {path}: {source}")]
+    Link { path: PathBuf, source: io::Error },
+    #[error("write to the terminal: {0}")]
+    Terminal(#[source] io::Error),
+    #[error("start the runtime: {0}")]
+    Runtime(#[source] io::Error),
     #[error("{0}")]
     Refused(Refusal),
     #[error("the supervision tree does not answer: {0}")]

@@ -2,11 +2,15 @@
 //!
 //! `up` and `dev` call [`Daemon::start`] and [`Daemon::stop`]. It wires the adapters to the tree and decides nothing.
 
+mod dev;
 mod error;
 mod settings;
+mod up;
 
+pub use dev::dev;
 pub use error::DaemonError;
 pub use settings::Settings;
+pub use up::up;
 
 use crate::assets::provision;
 use crate::assets::progress::Progress;
@@ -23,10 +27,14 @@ use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
 
 /// Events a slow reader may fall behind before it misses some; the hub behind the control API keeps them longer.
 const EVENT_LAG: usize = 1024;
@@ -133,6 +141,47 @@ impl Daemon {
     /// One command to the tree, as the control API would give it.
     pub async fn ask(&self, command: Command) -> Result<(), DaemonError> {
         self.root.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
+    }
+}
+
+/// Runs a daemon's life on the one arbiter every actor shares.
+fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    match actix::System::new().block_on(life) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Says why on standard error.
+fn refuse(error: &DaemonError) -> ExitCode {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "berth: {error}");
+    ExitCode::FAILURE
+}
+
+/// SIGTERM or Ctrl-C. Cancel-safe.
+async fn asked_to_stop() {
+    let both = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
+    match both {
+        Ok((mut terminate, mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be heard; stop with berth down");
+            std::future::pending().await
+        }
+    }
+}
+
+/// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let installed = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    if installed.is_err() {
+        tracing::debug!("somebody else logs already");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::DaemonError;
 use crate::assets::Overrides;
+use crate::config;
 use crate::layout::Layout;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
@@ -14,6 +15,8 @@ use std::time::Duration;
 pub struct Settings {
     pub layout: Layout,
     pub components: Overrides,
+    /// Whom a root daemon runs components as; `None`: `berth` if there is one, else `nobody`.
+    pub account: Option<config::Account>,
     pub kcp: bool,
     pub front_listen: SocketAddr,
     /// How long a handover's drain may take.

@@ -116,6 +116,7 @@ pub struct Root {
     records: BTreeMap<String, TenantRecord>,
     queue: VecDeque<String>,
     waiters: Vec<Waiter>,
+    ready_waiters: Vec<oneshot::Sender<Result<(), Refusal>>>,
     down_waiters: Vec<oneshot::Sender<Result<(), Refusal>>>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
@@ -138,6 +139,7 @@ impl Root {
             records: BTreeMap::new(),
             queue: VecDeque::new(),
             waiters: Vec::new(),
+            ready_waiters: Vec::new(),
             down_waiters: Vec::new(),
             handover: None,
             last_handover: None,
@@ -220,6 +222,24 @@ impl Root {
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
+        if let Some(arrival) = self.arrival() {
+            for waiter in self.ready_waiters.drain(..) {
+                let _ = waiter.send(arrival.clone());
+            }
+        }
+    }
+
+    /// Whether everything that should run is ready, or a chain of it has given up; `None` while neither is known.
+    fn arrival(&self) -> Option<Result<(), Refusal>> {
+        let chains = self.store.iter().chain(self.slots.get(&self.active)).chain(self.tenants.values());
+        let wanted = || chains.clone().filter(|chain| chain.up);
+        let gave_up = |chain: &&Owned| matches!(chain.state, ChainState::Degraded | ChainState::Refused);
+        if let Some(chain) = wanted().find(gave_up) {
+            return Some(Err(Refusal::Failed(chain.reason.clone().unwrap_or_default())));
+        }
+        let front_serves = self.world.kcp.is_none() || self.target.is_some();
+        let ready = self.up && self.queue.is_empty() && front_serves;
+        (ready && wanted().all(|chain| chain.state == ChainState::Ready)).then_some(Ok(()))
     }
 
     /// Tenants together; then the slots; then the store under them.
@@ -395,6 +415,12 @@ impl Handler<Command> for Root {
                 self.queue.clear();
                 self.down_waiters.push(reply);
                 self.abandon_handover();
+                self.settle(ctx);
+                Box::pin(done(answer).into_actor(self))
+            }
+            Command::AwaitReady => {
+                let (reply, answer) = oneshot::channel();
+                self.ready_waiters.push(reply);
                 self.settle(ctx);
                 Box::pin(done(answer).into_actor(self))
             }

@@ -40,6 +40,7 @@ fn all_ready(status: &TreeStatus) -> bool {
 async fn everything_comes_up_in_order_and_the_front_follows_the_active_slot() {
     let world = FakeWorld::default().with_tenant("demo");
     let root = started(&world).await;
+    root.send(Command::AwaitReady).await.unwrap().unwrap();
     let status = until(&root, all_ready).await;
     let spawned = world.host.diary.of("spawn");
     let at = |name: &str| spawned.iter().position(|line| line == name).unwrap();

@@ -1,0 +1,157 @@
+//! `berth dev`: a whole system in `./.berth` with one cluster, shown as it comes up, until Ctrl-C.
+
+use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime};
+use crate::assets::progress;
+use crate::cli::live::{Live, Output};
+use crate::cli::{Dev, Place};
+use crate::config::defaults;
+use crate::layout::Layout;
+use crate::preflight::{self, PreflightError};
+use berth_actors::message::{Command, Refusal, Reply};
+use berth_actors::status::TreeStatus;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Where a root daemon keeps what the components' account must be able to reach.
+const REACHABLE: &str = "/var/lib";
+
+/// The whole life, top to bottom.
+pub fn dev(place: &Place, dev: Dev) -> ExitCode {
+    let layout = match place.dev().map_err(DaemonError::CurrentDir).and_then(reachable) {
+        Ok(layout) => layout,
+        Err(error) => return super::refuse(&error),
+    };
+    let settings = settings(layout.clone(), &dev);
+    in_runtime(async move {
+        let progress = progress::for_stderr();
+        let daemon = tokio::select! {
+            started = Daemon::start(settings, &*progress) => started?,
+            () = asked_to_stop() => return Err(DaemonError::Interrupted),
+        };
+        let mut live = Live::new(Output::Stdout);
+        let outcome = tokio::select! {
+            outcome = come_up(&daemon, &mut live, &dev.tenant) => outcome.map(Some),
+            () = asked_to_stop() => Ok(None),
+            () = daemon.down() => Ok(None),
+        };
+        match outcome {
+            Ok(Some(())) => {
+                say(&hints(&layout, &daemon, &dev.tenant));
+                tokio::select! {
+                    () = asked_to_stop() => {}
+                    () = daemon.down() => {}
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                say(&format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"));
+                asked_to_stop().await;
+            }
+        }
+        say("stopping, in reverse order\n");
+        let mut live = Live::new(Output::Stdout);
+        let root = daemon.root.clone();
+        let stopped = live.during(daemon.stop(), || async { tree(&root).await }).await;
+        stopped.unwrap_or(Ok(()))
+    })
+}
+
+fn settings(layout: Layout, dev: &Dev) -> Settings {
+    Settings {
+        layout,
+        components: dev.components.clone(),
+        account: None,
+        kcp: true,
+        front_listen: dev.front,
+        drain_limit: defaults::DRAIN_LIMIT.0.0,
+        shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
+        start_concurrency: 2,
+        ports: defaults::PORT_RANGE.0.ports(),
+    }
+}
+
+/// The tenant is created, or found as it was; then everything is ready, or has given up.
+async fn come_up(daemon: &Daemon, live: &mut Live, tenant: &str) -> Result<(), DaemonError> {
+    let root = daemon.root.clone();
+    let work = async {
+        match daemon.ask(Command::CreateTenant { name: tenant.to_owned() }).await {
+            Err(DaemonError::Refused(Refusal::AlreadyExists(_))) => {
+                daemon.ask(Command::StartTenant { name: tenant.to_owned() }).await?;
+            }
+            outcome => outcome?,
+        }
+        daemon.ask(Command::AwaitReady).await
+    };
+    live.during(work, || async { tree(&root).await }).await.map_err(DaemonError::Terminal)?
+}
+
+async fn tree(root: &actix::Addr<berth_actors::root::Root>) -> Option<TreeStatus> {
+    match root.send(Command::Status).await {
+        Ok(Ok(Reply::Status(status))) => Some(*status),
+        _ => None,
+    }
+}
+
+/// Root's components run as another account, which may not be able to reach a home directory. Then the state lies where it
+/// can, and `.berth` points there.
+fn reachable(layout: Layout) -> Result<Layout, DaemonError> {
+    let Some(account) = preflight::account() else { return Ok(layout) };
+    match preflight::check_reachable(layout.state(), &account) {
+        Err(PreflightError::Unreachable(_)) => {}
+        _ => return Ok(layout),
+    }
+    let digest = hex::encode(Sha256::digest(layout.state().as_os_str().as_encoded_bytes()));
+    let elsewhere = PathBuf::from(REACHABLE).join(format!("berth-dev-{}", &digest[..8]));
+    link(layout.state(), &elsewhere).map_err(|source| DaemonError::Link { path: elsewhere.clone(), source })?;
+    say(&format!(
+        "{} cannot reach this directory: the state is in {}, and {} points there\n",
+        account.name,
+        elsewhere.display(),
+        layout.state().display()
+    ));
+    Ok(Layout::new(elsewhere, Some(layout.run().to_owned())))
+}
+
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    match symlink(to, from) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && fs::read_link(from).is_ok_and(|at| at == to) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// What to try, with real paths and ports.
+fn hints(layout: &Layout, daemon: &Daemon, tenant: &str) -> String {
+    let berth = std::env::current_exe().map_or("berth".to_owned(), |path| path.display().to_string());
+    let kubeconfig = layout.cluster(tenant).join("kubeconfig");
+    let kcp = layout.kcp().join("admin.kubeconfig");
+    let front = daemon.front.map_or_else(String::new, |front| front.to_string());
+    format!(
+        "
+everything is ready; to try, in another terminal:
+
+  {berth} status
+  kubectl --kubeconfig {kubeconfig} get ns
+  {berth} node add {tenant} worker-1
+  {berth} kcp handover
+  {berth} logs {tenant} kine -f
+  curl --cacert {shared}/apiserver.crt https://{front}/readyz
+  kubectl --kubeconfig {kcp} --context system:admin get ns
+
+Ctrl-C stops everything.
+",
+        kubeconfig = kubeconfig.display(),
+        kcp = kcp.display(),
+        shared = layout.kcp_shared().display(),
+    )
+}
+
+fn say(text: &str) {
+    // A terminal that is gone is no reason to stop.
+    let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+}
+
