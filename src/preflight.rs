@@ -1,6 +1,11 @@
 //! What must be true of the host before anything starts. The daemon asks once, early, and every refusal says what to do.
 //!
-//! The parsers and the verdicts are pure; [`check`] reads the host and changes nothing. [`create_dirs`] is its only writer.
+//! [`check`] reads the host and changes nothing; [`create_dirs`] is the only writer. Judging and parsing are pure functions.
+
+mod account;
+mod route;
+
+pub use account::{Account, account};
 
 use crate::files::FileError;
 use crate::layout::{Layout, RunDirTooLong};
@@ -17,8 +22,6 @@ const SPACE_REQUIRED: u64 = 200 << 20;
 const SPACE_ADVISED: u64 = 2 << 30;
 /// The longest name a tenant may have (N4).
 const LONGEST_CHAIN: usize = 40;
-/// Accounts for components of a root daemon, the first that exists.
-const ACCOUNTS: [&str; 2] = ["berth", "nobody"];
 
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
@@ -68,13 +71,6 @@ pub struct Unreachable {
     pub mode: u32,
 }
 
-/// An account of /etc/passwd.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
-    pub name: String,
-    pub user: User,
-}
-
 /// The host will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
@@ -87,7 +83,7 @@ pub struct Verdict {
 /// Looks at everything, cheapest first; the first refusal ends it. Creates nothing. Blocking, a few milliseconds.
 pub fn check(layout: &Layout) -> Result<Verdict, PreflightError> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    if !has_default_route(&text("/proc/net/route"), &text("/proc/net/ipv6_route")) {
+    if !route::has_default(&text("/proc/net/route"), &text("/proc/net/ipv6_route")) {
         return Err(PreflightError::NoDefaultRoute);
     }
     layout.sockets(&"x".repeat(LONGEST_CHAIN))?;
@@ -106,19 +102,15 @@ pub fn check(layout: &Layout) -> Result<Verdict, PreflightError> {
     Ok(Verdict { account, warnings })
 }
 
-/// Who components run as: an unprivileged account when this process is root and there is one. Blocking.
-pub fn account() -> Option<Account> {
-    let passwd = || fs::read_to_string("/etc/passwd").unwrap_or_default();
-    rustix::process::geteuid().is_root().then(passwd).and_then(|passwd| choose_account(&passwd))
-}
-
 /// Whether `account` can get to `path`: every existing directory on the way lets it pass. What does not exist yet is
 /// berth's to create, passable. Blocking.
 pub fn check_reachable(path: &Path, account: &Account) -> Result<(), PreflightError> {
     let existing = nearest_existing(path)?;
     for ancestor in existing.ancestors() {
         let meta = ancestor.metadata().map_err(host("examine", ancestor))?;
-        if meta.is_dir() && !may_pass(meta.mode(), User { uid: meta.uid(), gid: meta.gid() }, account.user) {
+        if meta.is_dir()
+            && !account::may_pass(meta.mode(), User { uid: meta.uid(), gid: meta.gid() }, account.user)
+        {
             return Err(Unreachable {
                 path: path.to_owned(),
                 ancestor: ancestor.to_owned(),
@@ -146,7 +138,14 @@ pub fn create_dirs(layout: &Layout) -> Result<(), FileError> {
                 let mode = fs::Permissions::from_mode(mode);
                 fs::set_permissions(dir, mode).map_err(failed("set the mode of"))?;
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Somebody else may have made it since the check: /tmp is everybody's.
+                let meta = dir.symlink_metadata().map_err(failed("examine"))?;
+                let ours = rustix::process::geteuid().as_raw();
+                if !dir.is_dir() || meta.uid() != ours {
+                    return Err(failed("take the directory, which is not ours,")(error));
+                }
+            }
             Err(error) => return Err(failed("create the directory")(error)),
         }
     }
@@ -208,84 +207,9 @@ fn host<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> P
     move |source| PreflightError::Host { action, path: path.to_owned(), source }
 }
 
-/// Reads `/proc/net/route` and `/proc/net/ipv6_route`: a usable route to everywhere, in either family.
-fn has_default_route(v4: &str, v6: &str) -> bool {
-    // linux/route.h. A rejecting route says that there is none; every IPv6 host has one on lo.
-    const UP: u32 = 0x1;
-    const REJECT: u32 = 0x200;
-    let usable = |flags: &str| u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & (UP | REJECT) == UP);
-    let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let v4 = v4.lines().map(fields).any(|route| {
-        matches!(&route[..], [_, destination, _, flags, _, _, _, mask, ..]
-            if destination == "00000000" && mask == "00000000" && usable(flags))
-    });
-    let v6 = v6.lines().map(fields).any(|route| {
-        matches!(&route[..], [destination, length, _, _, _, _, _, _, flags, ..]
-            if length == "00" && destination.bytes().all(|digit| digit == b'0') && usable(flags))
-    });
-    v4 || v6
-}
-
-/// The account components run as when the daemon is root.
-fn choose_account(passwd: &str) -> Option<Account> {
-    let accounts: Vec<_> = passwd.lines().filter_map(parse_account).collect();
-    ACCOUNTS.iter().find_map(|wanted| accounts.iter().find(|account| account.name == *wanted).cloned())
-}
-
-/// One line of passwd(5). An account with root's uid is no way out of root.
-fn parse_account(line: &str) -> Option<Account> {
-    let mut fields = line.split(':');
-    let name = fields.next()?.to_owned();
-    let uid = fields.nth(1)?.parse().ok()?;
-    let gid = fields.next()?.parse().ok()?;
-    (uid != 0).then_some(Account { name, user: User { uid, gid } })
-}
-
-/// The search permission the kernel would look at, for an account without supplementary groups.
-fn may_pass(mode: u32, owner: User, account: User) -> bool {
-    let bit = if owner.uid == account.uid {
-        0o100
-    } else if owner.gid == account.gid {
-        0o010
-    } else {
-        0o001
-    };
-    mode & bit != 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const V4_HEADER: &str =
-        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
-    const V4_DEFAULT: &str = "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n";
-    const V4_SUBNET: &str = "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
-    const V4_UNREACHABLE: &str = "*\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0\n";
-    const V6_REJECT: &str = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
-        00000000000000000000000000000000 ffffffff 00000001 00000000 00200200       lo\n";
-    const V6_DEFAULT: &str = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
-        fd000000000000000000000000000001 00000400 00000002 00000000 00000003     eth0\n";
-
-    #[test]
-    fn a_default_route_of_either_family_is_enough() {
-        let table = |rows: &[&str]| [&[V4_HEADER], rows].concat().concat();
-        assert!(has_default_route(&table(&[V4_SUBNET, V4_DEFAULT]), V6_REJECT));
-        assert!(has_default_route(&table(&[V4_SUBNET]), &[V6_REJECT, V6_DEFAULT].concat()));
-        assert!(!has_default_route(&table(&[V4_SUBNET, V4_UNREACHABLE]), V6_REJECT));
-        assert!(!has_default_route("", ""));
-    }
-
-    #[test]
-    fn the_own_account_is_preferred_to_nobody_and_root_is_never_taken() {
-        let nobody =
-            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
-        let both = format!("{nobody}berth:x:990:988::/var/lib/berth:/usr/sbin/nologin\n");
-        let chosen = |passwd: &str| choose_account(passwd).map(|account| (account.name, account.user.uid));
-        assert_eq!(chosen(&both), Some(("berth".into(), 990)));
-        assert_eq!(chosen(nobody), Some(("nobody".into(), 65534)));
-        assert_eq!(chosen("berth:x:0:0::/:/bin/sh\ntorn:x\n"), None);
-    }
 
     #[test]
     fn the_first_closed_directory_on_the_way_is_named() {
@@ -299,14 +223,6 @@ mod tests {
         let text = check_reachable(&state, &stranger).unwrap_err().to_string();
         assert!(text.contains(&format!("chmod o+x {}", dir.path().display())), "{text}");
         assert!(text.contains("stranger") && text.contains("0700"), "{text}");
-    }
-
-    #[test]
-    fn search_permission_is_that_of_the_first_class_that_fits() {
-        let user = |uid, gid| User { uid, gid };
-        assert!(!may_pass(0o011, user(1, 1), user(1, 1)), "the owner has no other rights than the owner's");
-        assert!(may_pass(0o010, user(2, 1), user(1, 1)));
-        assert!(!may_pass(0o110, user(2, 2), user(1, 1)));
     }
 
     #[test]
