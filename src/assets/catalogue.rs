@@ -143,7 +143,8 @@ mod tests {
                     let (_, digests) = wheel_pin(pins, package, package_version).unwrap();
                     assert!(digests.iter().all(|digest| digest.len() == 64), "{name}: {digests:?}");
                 }
-                Source::GoTool { module, import_path, pins, .. } => {
+                Source::GoTool { module, import_path, pins, program } => {
+                    assert_eq!(import_path.rsplit('/').next(), Some(program.as_str()), "go names it so");
                     let pins = go_pins(pins).unwrap();
                     let required = format!("{module} {}", entry.version);
                     let summed = format!("{module} {} h1:", entry.version);

@@ -5,7 +5,7 @@ use super::progress::{Advance, Progress};
 use super::store::{Staged, StoreError};
 use super::tool::{self, Tool, ToolError};
 use crate::files;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::process::Command;
 
@@ -24,7 +24,6 @@ pub(super) struct GoProgram<'a> {
     pub component: &'a str,
     pub version: &'a str,
     pub import_path: &'a str,
-    pub program: &'a str,
     pub pins: GoPins,
 }
 
@@ -63,12 +62,6 @@ impl GoProgram<'_> {
         })
         .await?;
         Ok(toolchain)
-    }
-
-    pub(super) fn built(&self, staged: &Staged) -> Result<PathBuf, StoreError> {
-        let path = staged.tree.join(self.program);
-        let meta = path.metadata().map_err(super::record::at("find what go built at", &path));
-        meta.map(|_| path).map_err(StoreError::of)
     }
 }
 

@@ -3,9 +3,8 @@
 //! They must outlive an upgrade or a rebuild of the file the daemon was started from, so they run from a copy.
 
 use super::catalogue;
-use super::record::{Record, at, mtime_ns, set_mode, sha256_of};
+use super::record::{Recipe, at, mtime_ns, set_mode};
 use super::store::{Store, StoreError};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -38,17 +37,16 @@ pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError>
     io::copy(&mut source, &mut target).map_err(at("write", &copy)).map_err(StoreError::of)?;
     drop(target);
     set_mode(&copy, 0o755)?;
-    let record = Record {
+    let recipe = Recipe {
         component: COMPONENT.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         key,
-        digest: sha256_of(&copy)?,
         made_by: "a copy of the running program".into(),
-        files: BTreeMap::new(),
     };
-    let digest = record.digest.clone();
-    let dir = store.install(&staged, record)?;
-    for earlier in store.records().filter(|record| record.component == COMPONENT && record.digest != digest) {
+    let dir = store.install(&staged, recipe, None)?;
+    for earlier in
+        store.records().filter(|record| record.component == COMPONENT && store.path(&record.digest) != dir)
+    {
         store.remove(earlier)?;
     }
     Ok(dir.join(COMPONENT))

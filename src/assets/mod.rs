@@ -19,7 +19,7 @@ pub use overrides::{OverrideError, Overrides};
 pub use progress::{Advance, Origin, Progress};
 pub use provision::{ProvisionError, provision};
 pub(crate) use provision::{open, served};
-pub use record::Record;
+pub use record::{Recipe, Record};
 pub use store::{Store, StoreError};
 pub use tool::ToolError;
 pub use wheel::WheelError;

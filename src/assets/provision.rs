@@ -8,13 +8,12 @@ use super::golang::GoProgram;
 use super::itself::{self, CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
 use super::overrides::{OverrideError, Overrides};
 use super::progress::{Advance, Origin, Progress};
-use super::record::{Record, sha256_of};
+use super::record::Recipe;
 use super::store::{Staged, Store, StoreError};
 use super::tool::ToolError;
 use super::wheel::{self, Wheel, WheelError};
 use crate::components::{Components, Program};
 use crate::layout::Layout;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -85,6 +84,7 @@ pub(crate) async fn open(root: &Path, progress: &dyn Progress) -> Result<Arc<Sto
     Ok(Arc::new(store))
 }
 
+const STORING: &str = "storing it";
 const MADE_AGAIN: &str = "an asset is not used and will be made again";
 
 /// Gets every component a registry serves.
@@ -138,7 +138,7 @@ impl Provisioning<'_> {
             }
             Source::GoTool { import_path, pins, program, .. } => {
                 let pins = catalogue::go_pins(pins)?;
-                let go = GoProgram { component: name, version: &entry.version, import_path, program, pins };
+                let go = GoProgram { component: name, version: &entry.version, import_path, pins };
                 let (dir, origin) = self.go_program(&go).await?;
                 (dir.join(program), origin)
             }
@@ -163,23 +163,22 @@ impl Provisioning<'_> {
         self.progress.started(wheel.component, &format!("downloading {} {}", wheel.package, wheel.version));
         let staged = self.stage().await?;
         let file = wheel.download(&staged, &self.store.log(wheel.component), self.progress).await?;
-        let mut record = Record {
+        let recipe = Recipe {
             component: wheel.component.to_owned(),
             version: version.to_owned(),
             key,
-            digest: String::new(),
             made_by: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            files: BTreeMap::new(),
         };
         let (members, store) = (wheel.members.clone(), Arc::clone(self.store));
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let unpacking = blocking(move || -> Result<PathBuf, ProvisionError> {
-            record.digest = wheel::verify(&file, &digests)?;
-            wheel::unpack(&file, &members, &staged.tree, &|done, total| {
-                // Nobody listens once the caller has given up; the rest is harmless.
-                let _ = tell.send(Advance::Bytes { done, total });
-            })?;
-            Ok(store.install(&staged, record)?)
+            // Nobody listens once the caller has given up; the rest is harmless.
+            let say = |advance| drop(tell.send(advance));
+            say(Advance::Note("checking its sha256".into()));
+            let digest = wheel::verify(&file, &digests)?;
+            wheel::unpack(&file, &members, &staged.tree, &|done, total| say(Advance::Bytes { done, total }))?;
+            say(Advance::Note(STORING.into()));
+            Ok(store.install(&staged, recipe, Some(digest))?)
         });
         let telling = async {
             while let Some(advance) = told.recv().await {
@@ -198,15 +197,11 @@ impl Provisioning<'_> {
         self.progress.started(go.component, &format!("building {} {}", go.import_path, go.version));
         let staged = self.stage().await?;
         let made_by = go.build(&staged, &self.store.log(go.component), self.progress).await?;
-        let program = go.built(&staged)?;
-        let (component, version) = (go.component.to_owned(), go.version.to_owned());
+        self.progress.advanced(go.component, Advance::Note(STORING.into()));
+        let recipe =
+            Recipe { component: go.component.to_owned(), version: go.version.to_owned(), key, made_by };
         let store = Arc::clone(self.store);
-        let dir = blocking(move || {
-            let digest = sha256_of(&program)?;
-            let record = Record { component, version, key, digest, made_by, files: BTreeMap::new() };
-            store.install(&staged, record)
-        })
-        .await??;
+        let dir = blocking(move || store.install(&staged, recipe, None)).await??;
         Ok((dir, Origin::Built))
     }
 

@@ -35,7 +35,31 @@ pub struct Stamp {
     pub sha256: String,
 }
 
+/// What is known of an asset before its files are there.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    pub component: String,
+    pub version: String,
+    pub key: String,
+    pub made_by: String,
+}
+
 impl Record {
+    /// `digest` names the asset; without one it is the digest of the only file.
+    pub(super) fn new(
+        recipe: Recipe,
+        digest: Option<String>,
+        files: BTreeMap<PathBuf, Stamp>,
+    ) -> Option<Self> {
+        let digest = match digest {
+            Some(digest) => digest,
+            None if files.len() == 1 => files.values().next()?.sha256.clone(),
+            None => return None,
+        };
+        let Recipe { component, version, key, made_by } = recipe;
+        Some(Self { component, version, key, digest, made_by, files })
+    }
+
     /// The first file that is not what was installed, judged by size and time; contents are not read. Blocking.
     pub fn first_difference(&self, dir: &Path) -> Option<String> {
         self.files.iter().find_map(|(name, stamp)| match fs::symlink_metadata(dir.join(name)) {

@@ -3,7 +3,7 @@
 //! An asset is staged under `staging/`, stamped, synced and renamed into place, so a crash leaves either nothing or the
 //! whole of it; what it leaves in `staging/` is removed at the next opening. One store is open in one process at a time.
 
-use super::record::{self, RECORD, Record, at, set_mode};
+use super::record::{self, RECORD, Recipe, Record, at, set_mode};
 use crate::files::{self, FileError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -21,6 +21,8 @@ pub enum StoreError {
     Full { path: PathBuf },
     #[error("{0}; the state directory must be writable for the user berth runs as")]
     File(#[from] FileError),
+    #[error("{0} is made of several files or none, so nothing names it")]
+    NotOneFile(String),
     #[error("{file} has sha256 {found}, but {wanted} is pinned: refused")]
     WrongDigest { file: String, found: String, wanted: String },
 }
@@ -139,9 +141,17 @@ impl Store {
         Ok(Staged { dir, tree })
     }
 
-    /// Publishes a staged tree under its digest, replacing what cannot be trusted there. Blocking.
-    pub fn install(&self, staged: &Staged, mut record: Record) -> Result<PathBuf, StoreError> {
-        record.files = record::stamp_tree(&staged.tree).map_err(StoreError::of)?;
+    /// Publishes a staged tree, replacing what lies under its name. A wheel's digest names it; a tree of one program is
+    /// named by that program's own, where `digest` is `None`. Blocking.
+    pub fn install(
+        &self,
+        staged: &Staged,
+        recipe: Recipe,
+        digest: Option<String>,
+    ) -> Result<PathBuf, StoreError> {
+        let files = record::stamp_tree(&staged.tree).map_err(StoreError::of)?;
+        let component = recipe.component.clone();
+        let record = Record::new(recipe, digest, files).ok_or(StoreError::NotOneFile(component))?;
         let text = serde_json::to_vec_pretty(&record)
             .map_err(|error| at("encode the record of", &staged.tree)(error.into()))?;
         files::write_atomic(&staged.tree.join(RECORD), &text, None).map_err(StoreError::of)?;
@@ -174,23 +184,18 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn record(key: &str, digest: &str) -> Record {
-        Record {
-            component: "kine".into(),
-            version: "v1".into(),
-            key: key.into(),
-            digest: digest.into(),
-            made_by: "a test".into(),
-            files: BTreeMap::new(),
-        }
-    }
-
     fn install_program(store: &Store, key: &str, digest: &str) -> PathBuf {
         let staged = store.stage().unwrap();
         let program = staged.tree.join("kine");
         files::write_atomic(&program, b"#!/bin/sh\n", None).unwrap();
         set_mode(&program, 0o700).unwrap();
-        store.install(&staged, record(key, digest)).unwrap()
+        let recipe = Recipe {
+            component: "kine".into(),
+            version: "v1".into(),
+            key: key.into(),
+            made_by: "a test".into(),
+        };
+        store.install(&staged, recipe, Some(digest.into())).unwrap()
     }
 
     fn entries(dir: &Path) -> usize {

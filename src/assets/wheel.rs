@@ -79,7 +79,10 @@ impl Wheel<'_> {
         let mut no_pip = false;
         let done = tool::run(tool, command, |line| {
             no_pip |= line.contains("No module named pip");
-            progress.advanced(self.component, Advance::Note(line.trim().to_owned()));
+            // Its bars are drawn for a terminal of its own.
+            if !line.contains('━') {
+                progress.advanced(self.component, Advance::Note(line.trim().to_owned()));
+            }
         })
         .await;
         if no_pip && done.is_err() {
