@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn tool<'a>(name: &'static str, log: &'a Path) -> Tool<'a> {
-        let deadline = Duration::from_secs(60);
+        let deadline = Duration::from_mins(1);
         Tool { name, purpose: "build kine".into(), install: "install Go", log, deadline }
     }
 
