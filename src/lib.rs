@@ -12,5 +12,7 @@ pub mod guard;
 pub mod https;
 pub mod kcp;
 pub mod layout;
+pub mod preflight;
 pub mod process;
 pub mod tenant;
+pub mod testing;

@@ -1,4 +1,4 @@
-module berth/components
+module berth/components/kubernetes
 
 go 1.26.0
 

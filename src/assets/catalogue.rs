@@ -1,0 +1,165 @@
+//! What each component is and where it comes from: `deploy/components.toml` and its pin files, embedded so that a daemon
+//! provisions itself from anywhere. Provisioning asks; nothing here touches the disk or the network.
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+const CATALOGUE: &str = include_str!("../../deploy/components.toml");
+
+/// Pin files by the name the catalogue uses.
+const WHEEL_PINS: &[(&str, &str)] =
+    &[("python/requirements.txt", include_str!("../../deploy/python/requirements.txt"))];
+const GO_PINS: &[(&str, GoPins)] = &[
+    (
+        "go/kine",
+        GoPins {
+            module: include_str!("../../deploy/go/kine/go.mod"),
+            sums: include_str!("../../deploy/go/kine/go.sum"),
+        },
+    ),
+    (
+        "go/kubernetes",
+        GoPins {
+            module: include_str!("../../deploy/go/kubernetes/go.mod"),
+            sums: include_str!("../../deploy/go/kubernetes/go.sum"),
+        },
+    ),
+];
+
+/// Raised when the same pin begins to unpack or build into something else: it is part of every key.
+const RECIPE: &str = "1";
+
+/// Names `go.mod` and `go.sum` of one build.
+#[derive(Debug, Clone, Copy)]
+pub struct GoPins {
+    pub module: &'static str,
+    pub sums: &'static str,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Entry {
+    pub version: String,
+    pub licence: String,
+    #[serde(default)]
+    pub note: String,
+    pub source: Source,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Source {
+    /// A wheel from the Python package index, of which some members are unpacked.
+    Wheel {
+        package: String,
+        package_version: String,
+        pins: String,
+        /// Prefix inside the wheel to the prefix it gets in the store; everything else stays out.
+        members: BTreeMap<String, String>,
+        program: String,
+    },
+    /// A Go program, built here.
+    GoTool { module: String, import_path: String, pins: String, program: String },
+    /// No registry serves it: an operator's file.
+    Operator { flag: String },
+}
+
+/// The embedded catalogue is wrong: a fault of this build, not of the host.
+#[derive(Debug, thiserror::Error)]
+#[error("the built-in component catalogue is broken: {0}")]
+pub struct CatalogueError(String);
+
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Catalogue {
+    pub fn embedded() -> Result<Self, CatalogueError> {
+        let entries = toml::from_str(CATALOGUE).map_err(|error| CatalogueError(error.to_string()))?;
+        Ok(Self { entries })
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    pub fn entry(&self, component: &str) -> Result<&Entry, CatalogueError> {
+        self.entries.get(component).ok_or_else(|| CatalogueError(format!("it does not name {component}")))
+    }
+}
+
+/// The pin of a wheel: its line in the requirements file, and the digests that line allows.
+pub fn wheel_pin(
+    pins: &str,
+    package: &str,
+    version: &str,
+) -> Result<(&'static str, Vec<&'static str>), CatalogueError> {
+    let wanted = format!("{package}=={version}");
+    let line = WHEEL_PINS
+        .iter()
+        .filter(|(name, _)| *name == pins)
+        .flat_map(|(_, text)| text.lines())
+        .find(|line| line.split_whitespace().next() == Some(&wanted))
+        .ok_or_else(|| CatalogueError(format!("{pins} does not pin {wanted}")))?;
+    let digests: Vec<_> =
+        line.split_whitespace().filter_map(|word| word.strip_prefix("--hash=sha256:")).collect();
+    if digests.is_empty() {
+        return Err(CatalogueError(format!("{pins} has no sha256 for {wanted}")));
+    }
+    Ok((line, digests))
+}
+
+pub fn go_pins(pins: &str) -> Result<GoPins, CatalogueError> {
+    GO_PINS
+        .iter()
+        .find(|(name, _)| *name == pins)
+        .map(|(_, pins)| *pins)
+        .ok_or_else(|| CatalogueError(format!("there is no {pins}/go.mod")))
+}
+
+/// Names one pinned recipe. The store finds an installed asset by it without asking pip or go: a Go program's digest is
+/// known only once it is built, and differs between toolchains.
+pub fn key(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in [RECIPE, std::env::consts::ARCH].iter().chain(parts) {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hex::encode(hash.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_embedded_component_has_its_pin_at_the_same_version() {
+        for (name, entry) in Catalogue::embedded().unwrap().entries() {
+            assert!(!entry.licence.is_empty(), "{name}");
+            match &entry.source {
+                Source::Wheel { package, package_version, pins, .. } => {
+                    let (_, digests) = wheel_pin(pins, package, package_version).unwrap();
+                    assert!(digests.iter().all(|digest| digest.len() == 64), "{name}: {digests:?}");
+                }
+                Source::GoTool { module, import_path, pins, program } => {
+                    assert_eq!(import_path.rsplit('/').next(), Some(program.as_str()), "go names it so");
+                    let pins = go_pins(pins).unwrap();
+                    let required = format!("{module} {}", entry.version);
+                    let summed = format!("{module} {} h1:", entry.version);
+                    assert!(pins.module.contains(&required), "{name}: {required}");
+                    assert!(pins.module.contains(import_path.as_str()), "{name}: no tool line");
+                    assert!(pins.sums.contains(&summed), "{name}: {summed}");
+                }
+                Source::Operator { flag } => assert!(flag.starts_with("--"), "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_tells_apart_what_moves_between_its_parts() {
+        assert_ne!(key(&["ab", "c"]), key(&["a", "bc"]));
+        assert_eq!(key(&["ab", "c"]), key(&["ab", "c"]));
+    }
+}

@@ -1,0 +1,78 @@
+//! This very program, kept in the store: the cloud controller manager and the kcp stand-in are it under another `argv[0]`.
+//!
+//! They must outlive an upgrade or a rebuild of the file the daemon was started from, so they run from a copy.
+
+use super::catalogue;
+use super::record::{Recipe, at, mtime_ns, set_mode};
+use super::store::{Store, StoreError};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// `argv[0]` of the stand-in for kcp.
+pub const KCP_STAND_IN: &str = "kcp-stand-in";
+/// `argv[0]` of the cloud controller manager.
+pub const CLOUD_CONTROLLER_MANAGER: &str = "socialweb-cloud-controller-manager";
+
+/// The running program, even when its file was replaced since it started.
+pub(super) const RUNNING: &str = "/proc/self/exe";
+
+const COMPONENT: &str = "berth";
+
+/// The copy of `program` in the store, made where it is missing; copies of earlier programs go. Blocking.
+pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError> {
+    let mut source = File::open(program).map_err(at("open", program))?;
+    let meta = source.metadata().map_err(at("examine", program))?;
+    // Reading it all for its digest costs more than the rest of a second start: inode, size and time name it as well.
+    let stamp =
+        [meta.dev().to_string(), meta.ino().to_string(), meta.len().to_string(), mtime_ns(&meta).to_string()];
+    let key = catalogue::key(&[COMPONENT, &stamp.join(" ")]);
+    if let Ok(dir) = store.find(&key) {
+        return Ok(dir.join(COMPONENT));
+    }
+    let staged = store.stage()?;
+    let copy = staged.tree.join(COMPONENT);
+    let mut target = File::create_new(&copy).map_err(at("create", &copy)).map_err(StoreError::of)?;
+    io::copy(&mut source, &mut target).map_err(at("write", &copy)).map_err(StoreError::of)?;
+    drop(target);
+    set_mode(&copy, 0o755)?;
+    let recipe = Recipe {
+        component: COMPONENT.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        key,
+        made_by: "a copy of the running program".into(),
+    };
+    let dir = store.install(&staged, recipe, None)?;
+    for earlier in
+        store.records().filter(|record| record.component == COMPONENT && store.path(&record.digest) != dir)
+    {
+        store.remove(earlier)?;
+    }
+    Ok(dir.join(COMPONENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files;
+
+    #[test]
+    fn a_rebuilt_program_replaces_the_copy_of_the_one_before() {
+        let root = tempfile::tempdir().unwrap();
+        let program = root.path().join("program");
+        let kept = |text: &[u8]| {
+            files::write_atomic(&program, text, None).unwrap();
+            let store = Store::open(&root.path().join("assets")).unwrap();
+            let first = keep(&store, &program).unwrap();
+            drop(store);
+            let store = Store::open(&root.path().join("assets")).unwrap();
+            assert_eq!(keep(&store, &program).unwrap(), first);
+            assert_eq!(std::fs::read(&first).unwrap(), text);
+            first
+        };
+        let one = kept(b"one");
+        let two = kept(b"two");
+        assert!(!one.exists() && two.exists());
+    }
+}

@@ -1,0 +1,138 @@
+//! What is known of one installed asset: `asset.json` in its own directory, published by the same rename as its files.
+//!
+//! There is no index beside it that could disagree: the store reads these records at its start.
+
+use crate::files::{self, FileError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+pub(super) const RECORD: &str = "asset.json";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    pub component: String,
+    pub version: String,
+    /// The pinned recipe it was made by ([`super::catalogue::key`]).
+    pub key: String,
+    /// sha256 of the wheel, or of the one program a build or a copy gave.
+    pub digest: String,
+    /// What made it: the name of the wheel, or the Go toolchain.
+    pub made_by: String,
+    /// Every file, relative to the asset's directory.
+    pub files: BTreeMap<PathBuf, Stamp>,
+}
+
+/// Enough to see a torn or replaced file without reading it, and the digest for when it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    pub size: u64,
+    pub mtime_ns: i128,
+    pub sha256: String,
+}
+
+/// What is known of an asset before its files are there.
+#[derive(Debug, Clone)]
+pub struct Recipe {
+    pub component: String,
+    pub version: String,
+    pub key: String,
+    pub made_by: String,
+}
+
+impl Record {
+    /// `digest` names the asset; without one it is the digest of the only file.
+    pub(super) fn new(
+        recipe: Recipe,
+        digest: Option<String>,
+        files: BTreeMap<PathBuf, Stamp>,
+    ) -> Option<Self> {
+        let digest = match digest {
+            Some(digest) => digest,
+            None if files.len() == 1 => files.values().next()?.sha256.clone(),
+            None => return None,
+        };
+        let Recipe { component, version, key, made_by } = recipe;
+        Some(Self { component, version, key, digest, made_by, files })
+    }
+
+    /// The first file that is not what was installed, judged by size and time; contents are not read. Blocking.
+    pub fn first_difference(&self, dir: &Path) -> Option<String> {
+        self.files.iter().find_map(|(name, stamp)| match fs::symlink_metadata(dir.join(name)) {
+            Err(error) => Some(format!("{}: {error}", name.display())),
+            Ok(meta) if meta.len() != stamp.size || mtime_ns(&meta) != stamp.mtime_ns => {
+                Some(format!("{} was changed after its installation", name.display()))
+            }
+            Ok(_) => None,
+        })
+    }
+
+    /// The first file whose contents are not what was installed. Reads everything. Blocking.
+    pub fn first_corruption(&self, dir: &Path) -> Option<String> {
+        self.files.iter().find_map(|(name, stamp)| match sha256_of(&dir.join(name)) {
+            Err(error) => Some(error.to_string()),
+            Ok(digest) if digest != stamp.sha256 => Some(format!("{} has sha256 {digest}", name.display())),
+            Ok(_) => None,
+        })
+    }
+}
+
+/// Stamps every file under `dir`, and makes it fit to be used by any account: directories and programs 0755, data 0644. Blocking.
+pub(super) fn stamp_tree(dir: &Path) -> Result<BTreeMap<PathBuf, Stamp>, FileError> {
+    let mut stamps = BTreeMap::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(next) = pending.pop() {
+        set_mode(&next, 0o755)?;
+        for entry in fs::read_dir(&next).map_err(at("list", &next))? {
+            let path = entry.map_err(at("list", &next))?.path();
+            let meta = fs::symlink_metadata(&path).map_err(at("examine", &path))?;
+            if meta.is_dir() {
+                pending.push(path);
+                continue;
+            }
+            set_mode(&path, if meta.mode() & 0o111 == 0 { 0o644 } else { 0o755 })?;
+            let stamp = Stamp { size: meta.len(), mtime_ns: mtime_ns(&meta), sha256: sha256_of(&path)? };
+            stamps.insert(path.strip_prefix(dir).unwrap_or(&path).to_owned(), stamp);
+        }
+    }
+    Ok(stamps)
+}
+
+/// sha256 of a file's contents, in hex. Blocking.
+pub(super) fn sha256_of(path: &Path) -> Result<String, FileError> {
+    let mut file = fs::File::open(path).map_err(at("open", path))?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hex::encode(hash.finalize())),
+            Ok(read) => hash.update(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(at("read", path)(error)),
+        }
+    }
+}
+
+/// The record of the asset in `dir`, or one line saying why there is none to trust. Blocking.
+pub(super) fn read(dir: &Path) -> Result<Record, String> {
+    let path = dir.join(RECORD);
+    let bytes = files::read_optional(&path).map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("{} is missing", path.display()))?;
+    serde_json::from_slice(&bytes).map_err(|error| format!("{} is torn: {error}", path.display()))
+}
+
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at("set the mode of", path))
+}
+
+pub(super) fn mtime_ns(meta: &fs::Metadata) -> i128 {
+    i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec())
+}
+
+pub(super) fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
+    move |source| FileError { action, path: path.to_owned(), source }
+}

@@ -1,0 +1,286 @@
+//! The content-addressed store: `<state>/assets/sha256/<digest>/`, one directory per asset, whole or absent.
+//!
+//! An asset is staged under `staging/`, stamped, synced and renamed into place, so a crash leaves either nothing or the
+//! whole of it; what it leaves in `staging/` is removed at the next opening. One store is open in one process at a time.
+
+use super::record::{self, RECORD, Recipe, Record, at, set_mode};
+use crate::files::{self, FileError};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("another berth is provisioning into {0}; wait for it, or choose another state directory")]
+    Busy(PathBuf),
+    #[error("no space left on the file system of {path}: free some, or choose another state directory")]
+    Full { path: PathBuf },
+    #[error("{0}; the state directory must be writable for the user berth runs as")]
+    File(#[from] FileError),
+    #[error("{0} is made of several files or none, so nothing names it")]
+    NotOneFile(String),
+    #[error("{file} has sha256 {found}, but {wanted} is pinned: refused")]
+    WrongDigest { file: String, found: String, wanted: String },
+}
+
+impl StoreError {
+    /// A full disk has another way out than a forbidden one.
+    pub(super) fn of(error: FileError) -> Self {
+        match error.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path: error.path },
+            _ => Self::File(error),
+        }
+    }
+}
+
+/// An open store. Dropping it lets the next one open.
+#[derive(Debug)]
+pub struct Store {
+    root: PathBuf,
+    by_key: BTreeMap<String, Record>,
+    refused: Vec<String>,
+    lock: File,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that is just being born holds a copy of the descriptor until its exec. An error
+        // leaves the lock to the end of the process.
+        let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+/// A place to prepare one asset in: `tree` becomes the asset, the rest of `dir` is thrown away.
+#[derive(Debug)]
+pub struct Staged {
+    pub dir: TempDir,
+    pub tree: PathBuf,
+}
+
+impl Store {
+    /// Opens the store at `root`, creating it where needed, and removes what a crash left behind. Blocking.
+    pub fn open(root: &Path) -> Result<Self, StoreError> {
+        for dir in [root, &root.join("sha256"), &root.join("log")] {
+            fs::create_dir_all(dir).map_err(at("create the directory", dir)).map_err(StoreError::of)?;
+            // Whatever the umask: a tenant's own account executes what lies in here.
+            set_mode(dir, 0o755)?;
+        }
+        let lock_path = root.join("lock");
+        let lock = File::create(&lock_path).map_err(at("open", &lock_path)).map_err(StoreError::of)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => StoreError::Busy(root.to_owned()),
+            other => StoreError::File(at("lock", &lock_path)(other.into())),
+        })?;
+        let staging = root.join("staging");
+        match fs::remove_dir_all(&staging) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(at("remove what an interrupted run left in", &staging)(error).into());
+            }
+            _ => files::private_dir(&staging, None).map_err(StoreError::of)?,
+        }
+        let mut store = Self { root: root.to_owned(), by_key: BTreeMap::new(), refused: vec![], lock };
+        store.read_records()?;
+        Ok(store)
+    }
+
+    fn read_records(&mut self) -> Result<(), StoreError> {
+        let dir = self.root.join("sha256");
+        for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
+            let path = entry.map_err(at("list", &dir))?.path();
+            match record::read(&path) {
+                Ok(record) => drop(self.by_key.insert(record.key.clone(), record)),
+                Err(reason) => self.refused.push(reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// Assets that lie in the store but cannot be trusted, a line each; they are replaced when they are needed.
+    pub fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
+    /// Every asset with a readable record.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.by_key.values()
+    }
+
+    /// Where an asset lies, present or not.
+    pub fn path(&self, digest: &str) -> PathBuf {
+        self.root.join("sha256").join(digest)
+    }
+
+    /// Where the output of a fetch or a build goes; the last attempt's is kept.
+    pub fn log(&self, component: &str) -> PathBuf {
+        self.root.join("log").join(format!("{component}.log"))
+    }
+
+    /// The asset made by the recipe `key`, if every file of it still has its size and time; else why not. Blocking.
+    pub fn find(&self, key: &str) -> Result<PathBuf, Option<String>> {
+        let record = self.by_key.get(key).ok_or(None)?;
+        let dir = self.path(&record.digest);
+        match record.first_difference(&dir) {
+            None => Ok(dir),
+            Some(difference) => Err(Some(format!("{}: {difference}", dir.display()))),
+        }
+    }
+
+    /// An empty place to prepare an asset in, removed when dropped. Blocking.
+    pub fn stage(&self) -> Result<Staged, StoreError> {
+        let staging = self.root.join("staging");
+        let dir = tempfile::Builder::new()
+            .tempdir_in(&staging)
+            .map_err(at("create a directory in", &staging))
+            .map_err(StoreError::of)?;
+        let tree = dir.path().join("tree");
+        files::private_dir(&tree, None).map_err(StoreError::of)?;
+        Ok(Staged { dir, tree })
+    }
+
+    /// Publishes a staged tree, replacing what lies under its name. A wheel's digest names it; a tree of one program is
+    /// named by that program's own, where `digest` is `None`. Blocking.
+    pub fn install(
+        &self,
+        staged: &Staged,
+        recipe: Recipe,
+        digest: Option<String>,
+    ) -> Result<PathBuf, StoreError> {
+        let files = record::stamp_tree(&staged.tree).map_err(StoreError::of)?;
+        let component = recipe.component.clone();
+        let record = Record::new(recipe, digest, files).ok_or(StoreError::NotOneFile(component))?;
+        let text = serde_json::to_vec_pretty(&record)
+            .map_err(|error| at("encode the record of", &staged.tree)(error.into()))?;
+        files::write_atomic(&staged.tree.join(RECORD), &text, None).map_err(StoreError::of)?;
+        // One syncfs instead of one fsync per file: the PostgreSQL tree has two thousand.
+        let handle = File::open(&staged.tree).map_err(at("open", &staged.tree))?;
+        rustix::fs::syncfs(&handle)
+            .map_err(|errno| StoreError::of(at("sync the file system of", &staged.tree)(errno.into())))?;
+        let target = self.path(&record.digest);
+        if target.symlink_metadata().is_ok() {
+            let aside = staged.dir.path().join("replaced");
+            fs::rename(&target, &aside).map_err(at("move aside", &target))?;
+        }
+        fs::rename(&staged.tree, &target).map_err(at("rename onto", &target))?;
+        files::sync_dir(&self.root.join("sha256"))?;
+        Ok(target)
+    }
+
+    /// Removes an asset. Programs that run from it keep their file until they end. Blocking.
+    pub fn remove(&self, record: &Record) -> Result<(), StoreError> {
+        let staged = self.stage()?;
+        let dir = self.path(&record.digest);
+        // Renamed first: an asset is whole or absent, never half removed.
+        fs::rename(&dir, staged.dir.path().join("removed")).map_err(at("remove", &dir))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn install_program(store: &Store, key: &str, digest: &str) -> PathBuf {
+        let staged = store.stage().unwrap();
+        let program = staged.tree.join("kine");
+        files::write_atomic(&program, b"#!/bin/sh\n", None).unwrap();
+        set_mode(&program, 0o700).unwrap();
+        let recipe = Recipe {
+            component: "kine".into(),
+            version: "v1".into(),
+            key: key.into(),
+            made_by: "a test".into(),
+        };
+        store.install(&staged, recipe, Some(digest.into())).unwrap()
+    }
+
+    fn entries(dir: &Path) -> usize {
+        fs::read_dir(dir).unwrap().count()
+    }
+
+    #[test]
+    fn an_installed_asset_is_found_again_and_any_account_may_execute_it() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = install_program(&Store::open(root.path()).unwrap(), "k", "d");
+        assert_eq!(Store::open(root.path()).unwrap().find("k"), Ok(dir.clone()));
+        for path in [dir.join("kine"), dir, root.path().join("sha256")] {
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o755,
+                "{}",
+                path.display()
+            );
+        }
+        assert_eq!(entries(&root.path().join("staging")), 0);
+    }
+
+    #[test]
+    fn what_a_crash_left_in_staging_is_gone_after_the_next_opening() {
+        let root = tempfile::tempdir().unwrap();
+        let torn = root.path().join("staging/torn/tree");
+        fs::create_dir_all(&torn).unwrap();
+        files::write_atomic(&torn.join("kine"), b"half", None).unwrap();
+        let store = Store::open(root.path()).unwrap();
+        assert_eq!(entries(&root.path().join("staging")), 0);
+        assert_eq!(store.find("k"), Err(None));
+    }
+
+    #[test]
+    fn a_torn_record_is_named_and_its_asset_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = install_program(&Store::open(root.path()).unwrap(), "k", "d");
+        files::write_atomic(&dir.join(RECORD), b"{\"component\": \"ki", None).unwrap();
+        {
+            let store = Store::open(root.path()).unwrap();
+            assert_eq!(store.find("k"), Err(None));
+            assert!(store.refused()[0].contains("sha256/d/asset.json is torn"), "{:?}", store.refused());
+            install_program(&store, "k", "d");
+        }
+        let store = Store::open(root.path()).unwrap();
+        assert_eq!((store.find("k"), store.refused().len()), (Ok(dir), 0));
+    }
+
+    #[test]
+    fn a_program_changed_after_its_installation_is_not_used() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = install_program(&Store::open(root.path()).unwrap(), "k", "d");
+        files::write_atomic(&dir.join("kine"), b"#!/bin/no\n", None).unwrap();
+        let store = Store::open(root.path()).unwrap();
+        let reason = store.find("k").unwrap_err().unwrap();
+        assert!(reason.contains("kine was changed"), "{reason}");
+        let corruption = store.records().next().unwrap().first_corruption(&dir).unwrap();
+        assert!(corruption.contains("kine has sha256"), "{corruption}");
+    }
+
+    #[test]
+    fn a_second_opening_is_refused_while_the_first_lives() {
+        let root = tempfile::tempdir().unwrap();
+        let first = Store::open(root.path()).unwrap();
+        assert!(matches!(Store::open(root.path()), Err(StoreError::Busy(_))));
+        drop(first);
+        assert!(Store::open(root.path()).is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_and_a_forbidden_one_name_their_own_way_out() {
+        let error =
+            |kind| StoreError::of(at("write", Path::new("/s/assets"))(io::Error::from(kind))).to_string();
+        assert!(
+            error(io::ErrorKind::StorageFull).starts_with("no space left on the file system of /s/assets")
+        );
+        assert!(error(io::ErrorKind::PermissionDenied).contains("must be writable"));
+    }
+
+    #[test]
+    fn a_removed_asset_leaves_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        install_program(&Store::open(root.path()).unwrap(), "k", "d");
+        let store = Store::open(root.path()).unwrap();
+        store.remove(store.records().next().unwrap()).unwrap();
+        assert_eq!((entries(&root.path().join("sha256")), entries(&root.path().join("staging"))), (0, 0));
+    }
+}

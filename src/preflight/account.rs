@@ -1,0 +1,71 @@
+//! The unprivileged account components run as under a root daemon, and what it may pass through.
+
+use berth_actors::spec::User;
+use std::fs;
+
+/// Accounts for components of a root daemon, the first that exists.
+const ACCOUNTS: [&str; 2] = ["berth", "nobody"];
+
+/// An account of /etc/passwd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub name: String,
+    pub user: User,
+}
+
+/// Who components run as: an unprivileged account when this process is root and there is one. Blocking.
+pub fn account() -> Option<Account> {
+    let passwd = || fs::read_to_string("/etc/passwd").unwrap_or_default();
+    rustix::process::geteuid().is_root().then(passwd).and_then(|passwd| choose_account(&passwd))
+}
+
+/// The account components run as when the daemon is root.
+fn choose_account(passwd: &str) -> Option<Account> {
+    let accounts: Vec<_> = passwd.lines().filter_map(parse_account).collect();
+    ACCOUNTS.iter().find_map(|wanted| accounts.iter().find(|account| account.name == *wanted).cloned())
+}
+
+/// One line of passwd(5). An account with root's uid is no way out of root.
+fn parse_account(line: &str) -> Option<Account> {
+    let mut fields = line.split(':');
+    let name = fields.next()?.to_owned();
+    let uid = fields.nth(1)?.parse().ok()?;
+    let gid = fields.next()?.parse().ok()?;
+    (uid != 0).then_some(Account { name, user: User { uid, gid } })
+}
+
+/// The search permission the kernel would look at, for an account without supplementary groups.
+pub(super) fn may_pass(mode: u32, owner: User, account: User) -> bool {
+    let bit = if owner.uid == account.uid {
+        0o100
+    } else if owner.gid == account.gid {
+        0o010
+    } else {
+        0o001
+    };
+    mode & bit != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_account_is_preferred_to_nobody_and_root_is_never_taken() {
+        let nobody =
+            "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+        let both = format!("{nobody}berth:x:990:988::/var/lib/berth:/usr/sbin/nologin\n");
+        let chosen = |passwd: &str| choose_account(passwd).map(|account| (account.name, account.user.uid));
+        assert_eq!(chosen(&both), Some(("berth".into(), 990)));
+        assert_eq!(chosen(nobody), Some(("nobody".into(), 65534)));
+        assert_eq!(chosen("berth:x:0:0::/:/bin/sh\ntorn:x\n"), None);
+    }
+
+    #[test]
+    fn search_permission_is_that_of_the_first_class_that_fits() {
+        let user = |uid, gid| User { uid, gid };
+        assert!(!may_pass(0o011, user(1, 1), user(1, 1)), "the owner has no other rights than the owner's");
+        assert!(may_pass(0o010, user(2, 1), user(1, 1)));
+        assert!(!may_pass(0o110, user(2, 2), user(1, 1)));
+    }
+}
