@@ -9,86 +9,93 @@ use crate::kcp::watch::{Watch, WatchError};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 /// The root workspace always has the namespace `default`.
 const CONFIG_MAPS: &str = "/clusters/root/api/v1/namespaces/default/configmaps";
 
 #[derive(Debug, thiserror::Error)]
-pub enum CanaryError {
-    #[error("canary {name}: {source}")]
-    Https { name: String, source: HttpsError },
-    #[error("canary {name}: {source}")]
-    Unexpected { name: String, source: Unexpected },
-    #[error("canary {name}: {source}")]
-    Watch { name: String, source: WatchError },
-    #[error("canary {name}: the watch on the new slot at {new} ended before the write was seen{why}")]
-    Ended { name: String, new: SocketAddr, why: String },
-    #[error("canary {name}: written through {old}, not seen at {new} within {} s", .limit.as_secs())]
-    NotSeen { name: String, old: SocketAddr, new: SocketAddr, limit: Duration },
+#[error("the canary from {old} to {new} failed: {why}")]
+pub struct CanaryError {
+    old: SocketAddr,
+    new: SocketAddr,
+    #[source]
+    why: Failure,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Https(#[from] HttpsError),
+    #[error(transparent)]
+    Unexpected(#[from] Unexpected),
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    #[error("the watch on the new slot ended before the write was seen")]
+    Ended,
+    #[error("the watch on the new slot ended with an error: {0}")]
+    Reported(String),
+    #[error("the write was not seen within {} s", CANARY_DEADLINE.as_secs())]
+    NotSeen,
 }
 
 /// Writes, watches, and deletes what it wrote whatever came of it. Run it where nobody drops it.
 pub(crate) async fn run(set: &Material, old: SocketAddr, new: SocketAddr) -> Result<(), CanaryError> {
-    run_within(set, old, new, CANARY_DEADLINE).await
+    run_until(set, old, new, sleep(CANARY_DEADLINE)).await
 }
 
-async fn run_within(
+async fn run_until(
     set: &Material,
     old: SocketAddr,
     new: SocketAddr,
-    limit: Duration,
+    limit: impl Future<Output = ()>,
 ) -> Result<(), CanaryError> {
     let name = format!("berth-canary-{}", Uuid::new_v4().simple());
-    let https = |source| CanaryError::Https { name: name.clone(), source };
-    let session = Session::new(set, old).map_err(https)?;
-    let seen = timeout(limit, fly(&session, set, new, &name)).await.unwrap_or(Err(CanaryError::NotSeen {
-        name: name.clone(),
-        old,
-        new,
-        limit,
-    }));
-    // Also after a create without an answer: it may have been carried out.
-    let deleted = session.send(Method::DELETE, &format!("{CONFIG_MAPS}/{name}"), None).await;
-    seen?;
-    let reply = deleted.map_err(https)?;
-    if reply.status.is_success() || reply.status == StatusCode::NOT_FOUND {
-        return Ok(());
-    }
-    Err(CanaryError::Unexpected { name, source: reply.unexpected() })
+    let outcome = async {
+        let writer = Session::new(set, old)?;
+        let seen = tokio::select! {
+            seen = fly(&writer, set, new, &name) => seen,
+            () = limit => Err(Failure::NotSeen),
+        };
+        // Also after a create without an answer: it may have been carried out.
+        let deleted = writer.send(Method::DELETE, &format!("{CONFIG_MAPS}/{name}"), None).await;
+        seen?;
+        let reply = deleted?;
+        let is_gone = reply.status.is_success() || reply.status == StatusCode::NOT_FOUND;
+        if is_gone { Ok(()) } else { Err(reply.unexpected().into()) }
+    };
+    outcome.await.map_err(|why| CanaryError { old, new, why })
 }
 
-async fn fly(old: &Session, set: &Material, new: SocketAddr, name: &str) -> Result<(), CanaryError> {
-    let watch_failed = |source| CanaryError::Watch { name: name.to_owned(), source };
+async fn fly(old: &Session, set: &Material, new: SocketAddr, name: &str) -> Result<(), Failure> {
     let seconds = CANARY_DEADLINE.as_secs();
     let path =
         format!("{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds={seconds}");
-    let mut watch = Watch::open(set, new, &path).await.map_err(watch_failed)?;
+    let mut watch = Watch::open(set, new, &path).await?;
 
     let canary = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
-    let reply = old
-        .send(Method::POST, CONFIG_MAPS, Some(&canary))
-        .await
-        .map_err(|source| CanaryError::Https { name: name.to_owned(), source })?;
-    if reply.status != StatusCode::CREATED {
-        return Err(CanaryError::Unexpected { name: name.to_owned(), source: reply.unexpected() });
+    let written = old.send(Method::POST, CONFIG_MAPS, Some(&canary)).await?;
+    if written.status != StatusCode::CREATED {
+        return Err(written.unexpected().into());
     }
-    let written: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let uid = written["metadata"]["uid"].as_str().unwrap_or_default();
+    let written = written.uid();
 
-    let ended = |why: String| CanaryError::Ended { name: name.to_owned(), new, why };
-    while let Some(event) = watch.next(new).await.map_err(watch_failed)? {
-        if event.kind == "ERROR" {
-            return Err(ended(format!(": {}", event.object.message)));
-        }
-        // By uid: seen means this very write, not an object of the same name in some other store.
-        if !uid.is_empty() && event.object.metadata.uid == uid {
-            return Ok(());
+    // A read shows that both use one store, and makes the new slot's kine look for new rows at once, which saves the
+    // handover the rest of its poll interval. Only the watch shows that the new slot follows by itself.
+    let read = Session::new(set, new)?.send(Method::GET, &format!("{CONFIG_MAPS}/{name}"), None).await?;
+    if read.status != StatusCode::OK {
+        return Err(read.unexpected().into());
+    }
+    loop {
+        match watch.next().await? {
+            None => return Err(Failure::Ended),
+            Some(event) if event.kind == "ERROR" => return Err(Failure::Reported(event.object.message)),
+            // By uid: seen means this very write, not an object of the same name in some other store.
+            Some(event) if written.as_ref() == Some(&event.object.metadata.uid) => return Ok(()),
+            Some(_) => {}
         }
     }
-    Err(ended(String::new()))
 }
 
 #[cfg(test)]
@@ -97,9 +104,9 @@ mod tests {
     use crate::kcp::fixture::Fixture;
     use crate::kcp::test_server::{Answer, Asked, TestServer};
     use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+    use std::future::pending;
     use std::sync::{Arc, Mutex};
-
-    const PATIENCE: Duration = Duration::from_secs(10);
+    use tokio::sync::Notify;
 
     /// Two slots: what is written to the old one is told to `notice`, which may pass it on to the watch on the new one.
     struct Slots {
@@ -107,10 +114,21 @@ mod tests {
         old: TestServer,
         new: TestServer,
         asked: Arc<Mutex<Vec<String>>>,
+        /// The new slot was asked for the written object.
+        read: Arc<Notify>,
     }
 
     impl Slots {
-        async fn new(notice: impl Fn(&UnboundedSender<String>, &str) + Send + Sync + 'static) -> Self {
+        async fn sharing_a_store(
+            notice: impl Fn(&UnboundedSender<String>, &str) + Send + Sync + 'static,
+        ) -> Self {
+            Self::new(200, notice).await
+        }
+
+        async fn new(
+            read_status: u16,
+            notice: impl Fn(&UnboundedSender<String>, &str) + Send + Sync + 'static,
+        ) -> Self {
             let fixture = Fixture::new();
             let dir = tempfile::tempdir().unwrap();
             fixture.write(dir.path());
@@ -133,17 +151,24 @@ mod tests {
                 }
             })
             .await;
+            let read = Arc::new(Notify::new());
+            let has_read = read.clone();
             let feed: Mutex<Option<UnboundedReceiver<String>>> = Mutex::new(Some(feed));
             let new = TestServer::start(&fixture, move |asked: Asked| {
-                assert!(asked.path.contains("watch=true") && asked.authorization.is_some());
-                Answer::chunks(feed.lock().unwrap().take().unwrap())
+                assert!(asked.authorization.is_some());
+                if asked.path.contains("watch=true") {
+                    Answer::chunks(feed.lock().unwrap().take().unwrap())
+                } else {
+                    has_read.notify_one();
+                    Answer::text(read_status, "{}")
+                }
             })
             .await;
-            Self { set, old, new, asked }
+            Self { set, old, new, asked, read }
         }
 
-        async fn canary(&self, limit: Duration) -> Result<(), CanaryError> {
-            run_within(&self.set, self.old.address, self.new.address, limit).await
+        async fn canary(&self, limit: impl Future<Output = ()>) -> Result<(), CanaryError> {
+            run_until(&self.set, self.old.address, self.new.address, limit).await
         }
 
         /// The requests to the old slot, with the canary's random name left out.
@@ -162,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_is_seen_on_the_other_slot_is_deleted_again() {
-        let slots = Slots::new(|events, uid| {
+        let slots = Slots::sharing_a_store(|events, uid| {
             let added = event("ADDED", uid);
             let (head, tail) = added.split_at(20);
             events.unbounded_send(event("ADDED", "another")).unwrap();
@@ -170,24 +195,24 @@ mod tests {
             events.unbounded_send(tail.to_owned()).unwrap();
         })
         .await;
-        slots.canary(PATIENCE).await.unwrap();
+        slots.canary(pending()).await.unwrap();
         assert_eq!(slots.requests(), ["POST ", "DELETE /"]);
     }
 
     #[tokio::test]
     async fn a_watch_that_ends_or_reports_an_error_fails_the_canary_and_leaves_nothing_behind() {
-        let ended = Slots::new(|_, _| {}).await;
-        let said = ended.canary(PATIENCE).await.unwrap_err().to_string();
-        assert!(said.contains("ended before the write was seen"), "{said}");
+        let ended = Slots::sharing_a_store(|_, _| {}).await;
+        let said = ended.canary(pending()).await.unwrap_err().to_string();
+        assert!(said.ends_with("ended before the write was seen"), "{said}");
         assert_eq!(ended.requests(), ["POST ", "DELETE /"]);
 
-        let error = Slots::new(|events, _| {
+        let error = Slots::sharing_a_store(|events, _| {
             let status = json!({ "type": "ERROR", "object": { "kind": "Status", "message": "too old" } });
             events.unbounded_send(format!("{status}\n")).unwrap();
         })
         .await;
-        let said = error.canary(PATIENCE).await.unwrap_err().to_string();
-        assert!(said.ends_with("seen: too old"), "{said}");
+        let said = error.canary(pending()).await.unwrap_err().to_string();
+        assert!(said.ends_with("with an error: too old"), "{said}");
         assert_eq!(error.requests(), ["POST ", "DELETE /"]);
     }
 
@@ -195,9 +220,18 @@ mod tests {
     async fn a_write_that_is_never_seen_fails_at_the_limit_and_is_deleted() {
         let kept = Arc::new(Mutex::new(None));
         let keeper = kept.clone();
-        let slots = Slots::new(move |events, _| *keeper.lock().unwrap() = Some(events.clone())).await;
-        let said = slots.canary(Duration::from_millis(300)).await.unwrap_err().to_string();
-        assert!(said.contains("not seen at"), "{said}");
+        let slots =
+            Slots::sharing_a_store(move |events, _| *keeper.lock().unwrap() = Some(events.clone())).await;
+        let said = slots.canary(slots.read.notified()).await.unwrap_err().to_string();
+        assert!(said.ends_with("the write was not seen within 10 s"), "{said}");
+        assert_eq!(slots.requests(), ["POST ", "DELETE /"]);
+    }
+
+    #[tokio::test]
+    async fn a_slot_on_another_store_is_found_out_at_once() {
+        let slots = Slots::new(404, |events, uid| events.unbounded_send(event("ADDED", uid)).unwrap()).await;
+        let said = slots.canary(pending()).await.unwrap_err().to_string();
+        assert!(said.contains("HTTP 404") && said.contains(&slots.new.address.to_string()), "{said}");
         assert_eq!(slots.requests(), ["POST ", "DELETE /"]);
     }
 }

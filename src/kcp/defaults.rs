@@ -11,7 +11,7 @@ pub const SHUTDOWN_DELAY: Duration = Duration::ZERO;
 
 /// From the preparation to the gate. A restart takes 6 to 9 s or, after an unlucky informer back-off, 21 to 26 s; a fresh
 /// store 24 s, and 50 s were seen under load.
-pub const KCP_START: Duration = Duration::from_secs(120);
+pub const KCP_START: Duration = Duration::from_mins(2);
 
 /// kine listens 5 to 75 ms after its exec; the rest is for a store that is still coming up.
 pub const KINE_START: Duration = Duration::from_secs(30);
@@ -39,9 +39,9 @@ pub fn kcp_restart() -> RestartPolicy {
         restart: Restart::Permanent,
         base_delay: Duration::from_secs(1),
         max_delay: Duration::from_secs(30),
-        healthy_after: Duration::from_secs(120),
+        healthy_after: Duration::from_mins(2),
         intensity: 5,
-        window: Duration::from_secs(20 * 60),
+        window: Duration::from_mins(20),
     }
 }
 
@@ -54,7 +54,7 @@ pub fn kine_restart() -> RestartPolicy {
         max_delay: Duration::from_secs(10),
         healthy_after: Duration::from_secs(30),
         intensity: 10,
-        window: Duration::from_secs(5 * 60),
+        window: Duration::from_mins(5),
     }
 }
 
@@ -75,7 +75,7 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 pub const CANARY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The certificate lives 365 days and kcp never renews it; a month leaves room for a planned handover.
-pub const CERTIFICATE_WARNING: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const CERTIFICATE_WARNING: Duration = Duration::from_hours(30 * 24);
 
 /// Audit log per slot: 100 MB times the live file and three old ones bound it.
 pub const AUDIT_MEGABYTES: u32 = 100;

@@ -69,26 +69,27 @@ impl Fixture {
 }
 
 fn admin_kubeconfig(certificate: &str, kcp_admin: &str, shard_admin: &str) -> String {
-    let mut text = String::from("apiVersion: v1\nclusters:\n");
-    for (name, path) in [("base", ""), ("root", "/clusters/root"), ("system:admin", "/clusters/system:admin")]
-    {
-        text += &format!(
-            "- cluster:\n    certificate-authority-data: {}\n    server: https://127.0.0.1:6443{path}\n  name: {name}\n",
-            BASE64.encode(certificate)
-        );
-    }
-    text += "contexts:\n";
-    for (name, cluster, user) in [
+    let authority = BASE64.encode(certificate);
+    let clusters = [("base", ""), ("root", "/clusters/root"), ("system:admin", "/clusters/system:admin")].map(|(name, path)| {
+        format!(
+            "- cluster:\n    certificate-authority-data: {authority}\n    server: https://127.0.0.1:6443{path}\n  name: {name}\n"
+        )
+    });
+    let contexts = [
         ("base", "base", "kcp-admin"),
         ("root", "root", "kcp-admin"),
         ("shard-base", "base", "shard-admin"),
         ("system:admin", "system:admin", "shard-admin"),
-    ] {
-        text += &format!("- context:\n    cluster: {cluster}\n    user: {user}\n  name: {name}\n");
-    }
-    text += "current-context: root\nkind: Config\npreferences: {}\nusers:\n";
-    for (name, token) in [("kcp-admin", kcp_admin), ("shard-admin", shard_admin)] {
-        text += &format!("- name: {name}\n  user:\n    token: {token}\n");
-    }
-    text
+    ]
+    .map(|(name, cluster, user)| {
+        format!("- context:\n    cluster: {cluster}\n    user: {user}\n  name: {name}\n")
+    });
+    let users = [("kcp-admin", kcp_admin), ("shard-admin", shard_admin)]
+        .map(|(name, token)| format!("- name: {name}\n  user:\n    token: {token}\n"));
+    format!(
+        "apiVersion: v1\nclusters:\n{}contexts:\n{}current-context: root\nkind: Config\npreferences: {{}}\nusers:\n{}",
+        clusters.concat(),
+        contexts.concat(),
+        users.concat()
+    )
 }

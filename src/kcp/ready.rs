@@ -9,7 +9,7 @@ use crate::https::Https;
 use crate::kcp::election::Election;
 use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::readyz::Checks;
-use crate::kcp::shared::Shared;
+use crate::kcp::shared::{Shared, SharedError};
 use crate::kcp::slot::write_if_changed;
 use crate::kcp::start_log::StartLog;
 use crate::kcp::{defaults, kubeconfig, off_thread};
@@ -69,6 +69,8 @@ impl Gate {
         let Some(address) = running.address else {
             return Err(GateError::Hopeless(format!("{}: no port was discovered", self.component)));
         };
+        let shared = self.shared.clone();
+        let is_first = off_thread(move || matches!(shared.load(), Ok(None))).await;
         let mut log = StartLog::new(running.log.clone(), running.log_offset);
         let mut hung = Hung { since: None, confirmed_after: self.pace.hang_confirmed_after };
         let mut probes = interval(self.pace.interval);
@@ -78,7 +80,7 @@ impl Gate {
             let probe = self.probe(address).await;
             log = self.listen(log, running).await;
             let closed = match probe {
-                Ok(()) => match self.hand_out().await {
+                Ok(()) => match self.hand_out(is_first).await {
                     Ok(()) => return Ok(()),
                     Err(closed) => closed,
                 },
@@ -96,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// One look at the process: what its log says, /readyz, and a read as shard-admin.
+    /// One look at the process: /readyz, then a read as shard-admin.
     async fn probe(&self, address: SocketAddr) -> Result<(), Closed> {
         let path = self.root.join(CERTIFICATE);
         let certificate = off_thread(move || files::read_optional(&path)).await;
@@ -149,15 +151,26 @@ impl Gate {
     }
 
     /// Captures the shared set where there is none, and writes the consumers' kubeconfig where it changed.
-    async fn hand_out(&self) -> Result<(), Closed> {
+    ///
+    /// Only the very first slot has to wait for that. Later a full disk, or a set that somebody damaged, is reported: it
+    /// is no reason to end a kcp that serves.
+    async fn hand_out(&self, is_first: bool) -> Result<(), Closed> {
         let this = self.clone();
-        off_thread(move || {
-            let set = this.shared.capture(&this.root).map_err(|error| Closed::because(error.to_string()))?;
-            let text = kubeconfig::consumer(this.front_port, set.certificate(), set.token());
-            write_if_changed(&this.consumer, text.as_bytes(), None)
-                .map_err(|error| Closed::because(error.to_string()))
-        })
-        .await
+        match off_thread(move || this.publish()).await {
+            Err(error) if is_first => Err(Closed::because(error.to_string())),
+            Err(error) => {
+                let component = &self.component;
+                tracing::error!(%component, %error, "kcp serves, but its next start or handover will fail");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn publish(&self) -> Result<(), SharedError> {
+        let set = self.shared.capture(&self.root)?;
+        let text = kubeconfig::consumer(self.front_port, set.certificate(), set.token());
+        Ok(write_if_changed(&self.consumer, text.as_bytes(), None)?)
     }
 }
 
@@ -280,6 +293,31 @@ mod tests {
         assert_eq!(Election::identity(&slot.gate().election).unwrap().as_deref(), Some("vm_1"));
         let consumer = std::fs::read_to_string(slot.gate().consumer).unwrap();
         assert!(consumer.contains(&slot.set.shard_admin) && !consumer.contains(&slot.set.kcp_admin));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_shared_set_is_no_reason_to_end_a_kcp_that_serves() {
+        let slot = Slot::new(LOG);
+        slot.set.write(&slot.state.path().join("shared"));
+        std::fs::remove_file(slot.state.path().join("shared/sa.key")).unwrap();
+        let (server, _) = slot.serve(Vec::new()).await;
+        slot.gate().open(&slot.running(server.address), &WaitNote::default()).await.unwrap();
+        assert!(slot.gate().shared.load().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_first_slot_is_not_ready_before_its_consumers_have_a_kubeconfig() {
+        let slot = Slot::new(LOG);
+        let (server, _) = slot.serve(Vec::new()).await;
+        let (mut gate, note, running) = (slot.gate(), WaitNote::default(), slot.running(server.address));
+        gate.consumer = slot.state.path().join("absent/admin.kubeconfig");
+        let mut open = Box::pin(gate.open(&running, &note));
+        while !note.get().contains("absent/admin.kubeconfig") {
+            futures::future::select(&mut open, Box::pin(tokio::task::yield_now())).await;
+        }
+        files::private_dir(&slot.state.path().join("absent"), None).unwrap();
+        open.await.unwrap();
+        assert!(slot.state.path().join("absent/admin.kubeconfig").exists());
     }
 
     #[tokio::test]

@@ -81,6 +81,12 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
+    /// The uid of the object this answer holds.
+    pub(crate) fn uid(&self) -> Option<String> {
+        let object: Value = serde_json::from_slice(&self.body).ok()?;
+        Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
+    }
+
     pub(crate) fn unexpected(self) -> Unexpected {
         let message = self.error().message;
         let reason = if message.is_empty() { "no reason given".to_owned() } else { message };

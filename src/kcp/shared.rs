@@ -7,7 +7,7 @@ use crate::files::{self, FileError};
 use crate::kcp::material::{self, FILES, Material, MaterialError};
 use berth_actors::spec::User;
 use std::fs::Permissions;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -82,7 +82,8 @@ impl Shared {
             // Its contents are where they belong; there is nothing left to clean up under the old name.
             Ok(()) => drop(aside.keep()),
             // A gate that was dropped has finished its capture after all.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
+            }
             Err(error) => return Err(at("rename onto", &self.dir)(error).into()),
         }
         files::sync_dir(parent)?;
@@ -123,12 +124,16 @@ impl Shared {
         if self.load()?.is_some() {
             return self.stage(root, owner);
         }
-        if Material::read(root).is_err() {
-            if exists(&other_root.join(material::CERTIFICATE))? {
-                return Err(SharedError::Lost { shared: self.dir.clone(), other: other_root.to_owned() });
-            }
-            if is_stuck(root)? {
-                set_aside(root, interrupted)?;
+        match Material::read(root) {
+            Ok(_) => {}
+            Err(MaterialError::Unreadable(error)) => return Err(error.into()),
+            Err(MaterialError::Bad { .. }) => {
+                if exists(&other_root.join(material::CERTIFICATE))? {
+                    return Err(SharedError::Lost { shared: self.dir.clone(), other: other_root.to_owned() });
+                }
+                if is_stuck(root)? {
+                    set_aside(root, interrupted)?;
+                }
             }
         }
         Ok(files::private_dir(root, owner)?)
@@ -145,7 +150,7 @@ fn is_stuck(root: &Path) -> Result<bool, FileError> {
 /// Moves a root that never served out of the way, over the one before it. Nothing is lost that a client has seen.
 fn set_aside(root: &Path, interrupted: &Path) -> Result<(), FileError> {
     match std::fs::remove_dir_all(interrupted) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(at("remove", interrupted)(error));
         }
         _ => {}

@@ -21,6 +21,7 @@ const LONGEST_EVENT: usize = 1 << 20;
 /// The watch ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
+    address: SocketAddr,
     body: Incoming,
     unread: Vec<u8>,
     _connection: AbortOnDropHandle<()>,
@@ -48,7 +49,7 @@ pub(crate) struct Metadata {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum WatchError {
+pub(crate) enum WatchError {
     #[error("the shared certificate cannot be used: {0}")]
     Certificate(String),
     #[error("no connection to {address}: {source}")]
@@ -85,11 +86,11 @@ impl Watch {
         if answer.status() != StatusCode::OK {
             return Err(WatchError::Refused { address, status: answer.status() });
         }
-        Ok(Self { body: answer.into_body(), unread: Vec::new(), _connection: connection })
+        Ok(Self { address, body: answer.into_body(), unread: Vec::new(), _connection: connection })
     }
 
     /// The next event; `None` when the server has ended the watch. Cancel-safe: nothing read is lost.
-    pub(crate) async fn next(&mut self, address: SocketAddr) -> Result<Option<Event>, WatchError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, WatchError> {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -100,7 +101,7 @@ impl Watch {
             }
             match self.body.frame().await {
                 None => return Ok(None),
-                Some(Err(source)) => return Err(WatchError::Broken { address, source }),
+                Some(Err(source)) => return Err(WatchError::Broken { address: self.address, source }),
                 Some(Ok(frame)) => self.unread.extend(frame.data_ref().into_iter().flatten()),
             }
         }
