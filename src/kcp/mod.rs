@@ -4,7 +4,7 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> canary ──> watch                journal (Journal)      certificate
+//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)      certificate
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 

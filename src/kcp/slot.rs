@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What is written to the audit log of both slots.
@@ -29,7 +29,7 @@ pub struct Kcp {
     config: KcpConfig,
     slot: SlotName,
     paths: SlotPaths,
-    other_root: std::path::PathBuf,
+    other_root: PathBuf,
     shared: Shared,
 }
 
