@@ -1,1 +1,69 @@
-//! kcp
+//! Everything Berth knows about a kcp slot: how its kine and its kcp start, when that kcp truly serves, what both slots
+//! share, and what a handover asks of the kcp API.
+//!
+//! ```text
+//! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
+//!             └──> ready ──> readyz, start_log ──> election
+//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)      certificate
+//! ```
+//! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
+
+pub mod api;
+mod canary;
+pub mod certificate;
+pub mod defaults;
+mod election;
+pub mod journal;
+pub mod kubeconfig;
+pub mod material;
+mod paths;
+mod ready;
+mod readyz;
+mod session;
+pub mod shared;
+pub mod slot;
+mod start_log;
+pub mod steps;
+mod watch;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod test_server;
+
+pub use api::KcpClient;
+pub use journal::HandoverFile;
+pub use slot::Kcp;
+pub use steps::slot_steps;
+
+use crate::components::Program;
+use crate::layout::Layout;
+use berth_actors::spec::User;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the two slots have in common. Whatever differs between them is derived from the slot's name.
+#[derive(Debug, Clone)]
+pub struct KcpConfig {
+    pub layout: Layout,
+    pub program: Program,
+    /// The API server a stand-in for kcp serves through; the real kcp never learns of it.
+    pub kube_apiserver: PathBuf,
+    /// Port of the front on 127.0.0.1: what consumers, and the Shard object, know as kcp.
+    pub front_port: u16,
+    /// See [`defaults::SHUTDOWN_DELAY`].
+    pub shutdown_delay: Duration,
+    /// Account of the slots' processes when the daemon is root.
+    pub owner: Option<User>,
+}
+
+/// Runs file work where it blocks nobody. Waits for ever once the runtime shuts down: there is no one left to answer.
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_cancelled) => futures::future::pending().await,
+        },
+    }
+}

@@ -1,0 +1,299 @@
+//! What a handover asks of kcp: the leader lease, a canary across both slots, and the staging of a slot.
+//!
+//! Every request goes to one address (a slot, or the front), as shard-admin, trusting exactly the shared certificate. The
+//! set is read anew for each question, so a renewed one is used at once.
+
+use crate::https::HttpsError;
+use crate::kcp::canary::{self, CanaryError};
+use crate::kcp::election::Election;
+use crate::kcp::material::Material;
+use crate::kcp::paths::SlotPaths;
+use crate::kcp::session::{Reply, Session, Unexpected};
+use crate::kcp::shared::{Shared, SharedError};
+use crate::kcp::{KcpConfig, off_thread};
+use async_trait::async_trait;
+use berth_actors::host::{KcpApi, Lease};
+use berth_actors::identity::SlotName;
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::json;
+use std::net::SocketAddr;
+
+const LEASE_NAME: &str = "kcp-controllers";
+const LEASE: &str =
+    "/clusters/system:admin/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kcp-controllers";
+
+/// Talks to kcp for the handover.
+#[derive(Debug, Clone)]
+pub struct KcpClient {
+    config: KcpConfig,
+    shared: Shared,
+}
+
+/// Why kcp could not be asked, or gave no answer to go by.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    #[error(transparent)]
+    Shared(#[from] SharedError),
+    #[error(transparent)]
+    Https(#[from] HttpsError),
+    #[error(transparent)]
+    Unexpected(#[from] Unexpected),
+    #[error("kcp at {0} answered with something that is not a Lease")]
+    NotALease(SocketAddr),
+    #[error(transparent)]
+    Canary(#[from] CanaryError),
+}
+
+impl KcpClient {
+    pub fn new(config: KcpConfig) -> Self {
+        let shared = Shared::new(config.layout.kcp_shared());
+        Self { config, shared }
+    }
+
+    async fn material(&self) -> Result<Material, SharedError> {
+        let shared = self.shared.clone();
+        off_thread(move || shared.require()).await
+    }
+
+    async fn get_lease(&self, through: SocketAddr) -> Result<Option<Lease>, ApiError> {
+        let session = Session::new(&self.material().await?, through)?;
+        let reply = session.send(Method::GET, LEASE, None).await?;
+        if reply.status == StatusCode::OK {
+            return parse_lease(&reply.body).map(Some).ok_or(ApiError::NotALease(through));
+        }
+        if is_gone(&reply) { Ok(None) } else { Err(reply.unexpected().into()) }
+    }
+
+    async fn remove_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), ApiError> {
+        let session = Session::new(&self.material().await?, through)?;
+        let options = json!({
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": { "uid": lease.uid, "resourceVersion": lease.resource_version },
+        });
+        let reply = session.send(Method::DELETE, LEASE, Some(&options)).await?;
+        if reply.status.is_success() || reply.status == StatusCode::CONFLICT || is_gone(&reply) {
+            return Ok(());
+        }
+        Err(reply.unexpected().into())
+    }
+
+    async fn run_canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), ApiError> {
+        let set = self.material().await?;
+        // In a task of its own: a caller that gives up does not take the clean-up with it.
+        let canary = tokio::spawn(async move { canary::run(&set, old, new).await });
+        match canary.await {
+            Ok(outcome) => Ok(outcome?),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_cancelled) => futures::future::pending().await,
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl KcpApi for KcpClient {
+    async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String> {
+        self.get_lease(through).await.map_err(|error| error.to_string())
+    }
+
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+        self.remove_lease(through, lease).await.map_err(|error| error.to_string())
+    }
+
+    async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
+        let path = SlotPaths::new(&self.config.layout, slot).election;
+        off_thread(move || Election::identity(&path)).await
+    }
+
+    async fn canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), String> {
+        self.run_canary(old, new).await.map_err(|error| error.to_string())
+    }
+
+    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+        let paths = SlotPaths::new(&self.config.layout, slot);
+        let (shared, owner) = (self.shared.clone(), self.config.owner);
+        off_thread(move || {
+            crate::files::private_dir(&paths.dir, owner)?;
+            shared.stage(&paths.root, owner)
+        })
+        .await
+        .map_err(|error| format!("{}: {error}", slot.chain()))
+    }
+}
+
+/// A 404 that is about the lease itself: one about the path or the workspace means that we asked the wrong server.
+fn is_gone(reply: &Reply) -> bool {
+    reply.status == StatusCode::NOT_FOUND && reply.error().details.name == LEASE_NAME
+}
+
+fn parse_lease(body: &[u8]) -> Option<Lease> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+        #[serde(default)]
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        uid: String,
+        resource_version: String,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Spec {
+        /// Empty while nobody holds it.
+        holder_identity: String,
+    }
+    let Object { metadata, spec } = serde_json::from_slice(body).ok()?;
+    Some(Lease {
+        holder: spec.holder_identity,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::components::Program;
+    use crate::kcp::fixture::Fixture;
+    use crate::kcp::test_server::{Answer, TestServer};
+    use crate::layout::Layout;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    const HELD: &str = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kcp-controllers","namespace":"kube-system","uid":"31211798-c18a-4d4b-aab1-4b86e495fdb7","resourceVersion":"562","creationTimestamp":"2026-11-30T21:25:31Z","annotations":{"kcp.io/cluster":"system:admin"},"managedFields":[{"manager":"kcp","operation":"Update","apiVersion":"coordination.k8s.io/v1","time":"2026-11-30T21:26:11Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:acquireTime":{},"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:leaseTransitions":{},"f:renewTime":{}}}}]},"spec":{"holderIdentity":"vm_b692717b-f044-41e8-ae37-81e33f85c24c","leaseDurationSeconds":60,"acquireTime":"2026-11-30T21:25:30.712027Z","renewTime":"2026-11-30T21:26:11.957027Z","leaseTransitions":0}}"#;
+    const GONE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"leases.coordination.k8s.io \"kcp-controllers\" not found","reason":"NotFound","details":{"name":"kcp-controllers","group":"coordination.k8s.io","kind":"leases"},"code":404}"#;
+    const NO_WORKSPACE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"workspaces.tenancy.kcp.io \"system:admin\" not found","reason":"NotFound","details":{"name":"system:admin","group":"tenancy.kcp.io","kind":"workspaces"},"code":404}"#;
+    const MOVED: &str = r#"{"kind":"Status","status":"Failure","message":"Operation cannot be fulfilled on Lease: the UID in the precondition does not match","reason":"Conflict","code":409}"#;
+    const STOPPING: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
+
+    struct Estate {
+        state: tempfile::TempDir,
+        set: Fixture,
+    }
+
+    impl Estate {
+        fn new() -> Self {
+            let estate = Self { state: tempfile::tempdir().unwrap(), set: Fixture::new() };
+            estate.set.write(&estate.state.path().join("kcp/shared"));
+            estate
+        }
+
+        fn client(&self) -> KcpClient {
+            KcpClient::new(KcpConfig {
+                layout: Layout::new(self.state.path().to_owned(), None),
+                program: Program::real("/opt/kcp"),
+                kube_apiserver: "/opt/kube-apiserver".into(),
+                front_port: 6443,
+                shutdown_delay: Duration::ZERO,
+                owner: None,
+            })
+        }
+    }
+
+    fn lease() -> Lease {
+        Lease {
+            holder: "vm_b692717b-f044-41e8-ae37-81e33f85c24c".into(),
+            uid: "31211798-c18a-4d4b-aab1-4b86e495fdb7".into(),
+            resource_version: "562".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_lease_is_read_as_shard_admin() {
+        let estate = Estate::new();
+        let bearer = format!("Bearer {}", estate.set.shard_admin);
+        let server = TestServer::start(&estate.set, move |asked| {
+            let right = asked.path == LEASE && asked.authorization.as_deref() == Some(&bearer);
+            if right { Answer::text(200, HELD) } else { Answer::text(401, "") }
+        })
+        .await;
+        assert_eq!(estate.client().lease(server.address).await, Ok(Some(lease())));
+    }
+
+    #[tokio::test]
+    async fn only_a_404_about_the_lease_means_that_there_is_none() {
+        let estate = Estate::new();
+        for (status, body, expected) in [
+            (404, GONE, Ok(None)),
+            (
+                404,
+                NO_WORKSPACE,
+                Err("HTTP 404 Not Found: workspaces.tenancy.kcp.io \"system:admin\" not found"),
+            ),
+            (404, "404 page not found", Err("HTTP 404 Not Found: no reason given")),
+            (504, STOPPING, Err("HTTP 504 Gateway Timeout: Timeout: request did not complete")),
+            (200, "{}", Err("is not a Lease")),
+        ] {
+            let server = TestServer::start(&estate.set, move |_| Answer::text(status, body)).await;
+            match (estate.client().lease(server.address).await, expected) {
+                (Ok(seen), Ok(none)) => assert_eq!(seen, none),
+                (Err(said), Err(words)) => assert!(said.contains(words), "{said}"),
+                (seen, _) => panic!("HTTP {status} {body}: {seen:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn exactly_the_lease_that_was_seen_is_deleted() {
+        let estate = Estate::new();
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let record = sent.clone();
+        let server = TestServer::start(&estate.set, move |asked| {
+            record.lock().unwrap().push((asked.method, asked.path, asked.body));
+            Answer::text(200, r#"{"kind":"Status","status":"Success"}"#)
+        })
+        .await;
+        estate.client().delete_lease(server.address, &lease()).await.unwrap();
+        let (method, path, body) = sent.lock().unwrap().pop().unwrap();
+        assert_eq!((method, path.as_str()), (Method::DELETE, LEASE));
+        let options: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            options["preconditions"],
+            json!({ "uid": "31211798-c18a-4d4b-aab1-4b86e495fdb7", "resourceVersion": "562" })
+        );
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_gone_or_another_ones_needs_no_deleting() {
+        let estate = Estate::new();
+        for (status, body, fine) in [
+            (404, GONE, true),
+            (409, MOVED, true),
+            (404, NO_WORKSPACE, false),
+            (403, "", false),
+            (504, STOPPING, false),
+        ] {
+            let server = TestServer::start(&estate.set, move |_| Answer::text(status, body)).await;
+            let deleted = estate.client().delete_lease(server.address, &lease()).await;
+            assert_eq!(deleted.is_ok(), fine, "HTTP {status} {body}: {deleted:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_with_another_certificate_is_not_trusted() {
+        let estate = Estate::new();
+        let server = TestServer::start(&Fixture::new(), |_| Answer::text(200, HELD)).await;
+        let said = estate.client().lease(server.address).await.unwrap_err();
+        assert!(said.contains("certificate"), "{said}");
+        assert!(!said.contains(&estate.set.shard_admin));
+    }
+
+    #[tokio::test]
+    async fn a_slot_is_staged_and_named_when_it_cannot_be() {
+        let estate = Estate::new();
+        estate.client().stage(SlotName::B).await.unwrap();
+        let root = estate.state.path().join("kcp/slot-b/root");
+        assert_eq!(Material::read(&root).unwrap().token().expose(), estate.set.shard_admin);
+
+        std::fs::remove_file(estate.state.path().join("kcp/shared/sa.key")).unwrap();
+        let said = estate.client().stage(SlotName::A).await.unwrap_err();
+        assert!(said.starts_with("slot-a: ") && said.contains("kcp/shared/sa.key is missing"), "{said}");
+        assert_eq!(estate.client().leader_identity(SlotName::A).await, Ok(None));
+    }
+}

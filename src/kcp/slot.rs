@@ -1,0 +1,295 @@
+//! The kcp process of one slot: what must lie on disk before it starts, its exact command line, and its gate.
+
+use crate::files;
+use crate::kcp::material::KUBECONFIG;
+use crate::kcp::paths::SlotPaths;
+use crate::kcp::ready::{Gate, Pace};
+use crate::kcp::shared::{Shared, SharedError};
+use crate::kcp::{KcpConfig, defaults, off_thread};
+use async_trait::async_trait;
+use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::identity::SlotName;
+use berth_actors::spec::{ProcessSpec, User};
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is written to the audit log of both slots.
+const AUDIT_POLICY: &str = include_str!("audit-policy.yaml");
+
+/// Names the program a stand-in for kcp serves the Kubernetes API with.
+const STAND_IN_API_SERVER: &str = "KCP_STANDIN_KUBE_APISERVER";
+
+/// The blueprint of `slot-a/kcp` or `slot-b/kcp`.
+#[derive(Debug, Clone)]
+pub struct Kcp {
+    config: KcpConfig,
+    slot: SlotName,
+    paths: SlotPaths,
+    other_root: PathBuf,
+    shared: Shared,
+}
+
+impl Kcp {
+    pub fn new(config: KcpConfig, slot: SlotName) -> Self {
+        let paths = SlotPaths::new(&config.layout, slot);
+        let other_root = SlotPaths::new(&config.layout, slot.other()).root;
+        let shared = Shared::new(config.layout.kcp_shared());
+        Self { config, slot, paths, other_root, shared }
+    }
+
+    /// The command line after `argv[0]`. The `--shard-*` flags depend on nothing of the slot: every process, leader or not,
+    /// writes them into the one Shard object.
+    fn args(&self, kine: SocketAddr) -> Vec<String> {
+        let KcpConfig { front_port, shutdown_delay, .. } = &self.config;
+        let SlotPaths { root, audit_log, audit_policy, .. } = &self.paths;
+        vec![
+            "start".into(),
+            format!("--etcd-servers=http://{kine}"),
+            "--bind-address=127.0.0.1".into(),
+            "--secure-port=0".into(),
+            "--experimental-bind-free-port".into(),
+            "--feature-gates=WorkspaceMounts=true".into(),
+            "--enable-leader-election".into(),
+            format!("--shard-base-url=https://127.0.0.1:{front_port}"),
+            format!("--shutdown-delay-duration={}", go_duration(*shutdown_delay)),
+            format!("--root-directory={}", root.display()),
+            format!("--audit-log-path={}", audit_log.display()),
+            format!("--audit-policy-file={}", audit_policy.display()),
+            format!("--audit-log-maxsize={}", defaults::AUDIT_MEGABYTES),
+            format!("--audit-log-maxbackup={}", defaults::AUDIT_BACKUPS),
+        ]
+    }
+
+    fn env(&self) -> BTreeMap<String, String> {
+        // A home of its own: client libraries look for a kubeconfig and a cache there, and must not find the daemon's.
+        let mut env = BTreeMap::from([("HOME".to_owned(), self.paths.dir.display().to_string())]);
+        if self.config.program.stand_in.is_some() {
+            env.insert(STAND_IN_API_SERVER.into(), self.config.kube_apiserver.display().to_string());
+        }
+        env
+    }
+
+    /// Directories, the audit policy, and the material both slots share. Blocking.
+    fn furnish(&self) -> Result<(), SharedError> {
+        let owner = self.config.owner;
+        files::private_dir(&self.config.layout.kcp(), None)?;
+        if owner.is_some() {
+            // The slot's account passes through to its own directory, and can list nothing.
+            passable(&self.config.layout.kcp())?;
+        }
+        for dir in [&self.paths.dir, &self.paths.log_dir, &self.paths.audit_dir] {
+            files::private_dir(dir, owner)?;
+        }
+        write_if_changed(&self.paths.audit_policy, AUDIT_POLICY.as_bytes(), owner)?;
+        self.shared.prepare(&self.paths.root, &self.paths.interrupted_root, &self.other_root, owner)
+    }
+}
+
+#[async_trait]
+impl Blueprint for Kcp {
+    async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        let chain = self.slot.chain();
+        let Some(kine) = context.address_of("kine") else {
+            return Err(PrepareError::Retry(format!("{chain}/kcp: its kine has no address yet")));
+        };
+        note.say("waits for its root directory");
+        let this = self.clone();
+        off_thread(move || this.furnish()).await.map_err(|error| {
+            let said = format!("{chain}/kcp: {error}");
+            if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
+        })?;
+        Ok(ProcessSpec {
+            program: self.config.program.path.clone(),
+            arg0: self.config.program.arg0.clone(),
+            args: self.args(kine),
+            env: self.env(),
+            dir: self.paths.dir.clone(),
+            output: self.paths.log.clone(),
+            user: self.config.owner,
+        })
+    }
+
+    fn listens(&self) -> Listens {
+        Listens::OneTcp
+    }
+
+    async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        Gate {
+            component: format!("{}/kcp", self.slot.chain()),
+            root: self.paths.root.clone(),
+            election: self.paths.election.clone(),
+            shared: self.shared.clone(),
+            consumer: self.config.layout.kcp().join(KUBECONFIG),
+            front_port: self.config.front_port,
+            pace: Pace::default(),
+        }
+        .open(running, note)
+        .await
+    }
+}
+
+/// As Go's `time.ParseDuration` reads it.
+fn go_duration(duration: Duration) -> String {
+    if duration.subsec_nanos() == 0 {
+        format!("{}s", duration.as_secs())
+    } else {
+        format!("{}ms", duration.as_millis())
+    }
+}
+
+fn passable(dir: &Path) -> Result<(), files::FileError> {
+    std::fs::set_permissions(dir, Permissions::from_mode(0o711)).map_err(|source| files::FileError {
+        action: "change the mode of",
+        path: dir.to_owned(),
+        source,
+    })
+}
+
+/// Leaves a file alone that already says this: a start is no reason to touch a disk that may be full.
+pub(super) fn write_if_changed(
+    path: &Path,
+    bytes: &[u8],
+    owner: Option<User>,
+) -> Result<(), files::FileError> {
+    if files::read_optional(path)?.as_deref() == Some(bytes) {
+        return Ok(());
+    }
+    files::write_atomic(path, bytes, owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::components::Program;
+    use crate::kcp::fixture::Fixture;
+    use crate::layout::Layout;
+    use berth_actors::identity::Identity;
+
+    fn config(state: &Path) -> KcpConfig {
+        KcpConfig {
+            layout: Layout::new(state.to_owned(), None),
+            program: Program::real("/opt/kcp"),
+            kube_apiserver: "/opt/kube-apiserver".into(),
+            front_port: 6443,
+            shutdown_delay: defaults::SHUTDOWN_DELAY,
+            owner: None,
+        }
+    }
+
+    fn context(kine_port: u16) -> Context {
+        let kine = Running {
+            identity: Identity { boot_id: "boot".into(), pid: 1, start_time: 1 },
+            address: Some(SocketAddr::from(([127, 0, 0, 1], kine_port))),
+            log: "/dev/null".into(),
+            log_offset: 0,
+        };
+        Context { upstream: BTreeMap::from([("kine".to_owned(), kine)]), previous_address: None }
+    }
+
+    #[tokio::test]
+    async fn the_command_line_is_the_one_kcp_was_measured_with() {
+        let state = tempfile::tempdir().unwrap();
+        let kcp = Kcp::new(config(state.path()), SlotName::A);
+        let spec = kcp.prepare(&context(2379), &WaitNote::default()).await.unwrap();
+        let dir = state.path().join("kcp/slot-a").display().to_string();
+        assert_eq!(
+            spec.args,
+            [
+                "start".to_owned(),
+                "--etcd-servers=http://127.0.0.1:2379".into(),
+                "--bind-address=127.0.0.1".into(),
+                "--secure-port=0".into(),
+                "--experimental-bind-free-port".into(),
+                "--feature-gates=WorkspaceMounts=true".into(),
+                "--enable-leader-election".into(),
+                "--shard-base-url=https://127.0.0.1:6443".into(),
+                "--shutdown-delay-duration=0s".into(),
+                format!("--root-directory={dir}/root"),
+                format!("--audit-log-path={dir}/audit/audit.log"),
+                format!("--audit-policy-file={dir}/audit/policy.yaml"),
+                "--audit-log-maxsize=100".into(),
+                "--audit-log-maxbackup=3".into(),
+            ]
+        );
+        assert_eq!(spec.env.keys().collect::<Vec<_>>(), ["HOME"]);
+        assert_eq!(spec.output, state.path().join("kcp/slot-a/log/kcp.log"));
+        for made in ["", "root", "audit", "log"] {
+            let mode = Path::new(&dir).join(made).metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{made}");
+        }
+        assert_eq!(kcp.listens(), Listens::OneTcp);
+    }
+
+    #[tokio::test]
+    async fn both_slots_get_the_same_shard_flags_and_nothing_else_in_common_by_accident() {
+        let state = tempfile::tempdir().unwrap();
+        Fixture::new().write(&state.path().join("kcp/shared"));
+        let mut shard = Vec::new();
+        let mut differing = Vec::new();
+        for (slot, kine) in [(SlotName::A, 1001), (SlotName::B, 1002)] {
+            let kcp = Kcp::new(config(state.path()), slot);
+            let args = kcp.prepare(&context(kine), &WaitNote::default()).await.unwrap().args;
+            shard.push(args.iter().filter(|arg| arg.starts_with("--shard-")).cloned().collect::<Vec<_>>());
+            differing.push(args);
+        }
+        assert_eq!(shard[0], shard[1]);
+        assert_eq!(shard[0].len(), 1);
+        let names: Vec<_> = std::iter::zip(&differing[0], &differing[1])
+            .filter(|(a, b)| a != b)
+            .map(|(a, _)| a.split('=').next().unwrap())
+            .collect();
+        assert_eq!(names, ["--etcd-servers", "--root-directory", "--audit-log-path", "--audit-policy-file"]);
+    }
+
+    #[tokio::test]
+    async fn no_secret_is_on_the_command_line_or_in_the_environment() {
+        let state = tempfile::tempdir().unwrap();
+        let set = Fixture::new();
+        set.write(&state.path().join("kcp/shared"));
+        let kcp = Kcp::new(config(state.path()), SlotName::B);
+        let spec = kcp.prepare(&context(1), &WaitNote::default()).await.unwrap();
+        let visible = spec.args.iter().chain(spec.env.values()).cloned().collect::<String>();
+        for secret in [&set.shard_admin, &set.kcp_admin, &hex::encode(&set.token_store)] {
+            assert!(!visible.contains(secret));
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_stand_in_is_told_of_an_api_server() {
+        let state = tempfile::tempdir().unwrap();
+        let mut config = config(state.path());
+        config.program.stand_in = Some("no kcp was given".into());
+        let spec = Kcp::new(config, SlotName::A).prepare(&context(1), &WaitNote::default()).await.unwrap();
+        assert_eq!(spec.env.get(STAND_IN_API_SERVER).map(String::as_str), Some("/opt/kube-apiserver"));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_shared_set_is_refused_before_the_spawn_and_for_good() {
+        let state = tempfile::tempdir().unwrap();
+        let shared = state.path().join("kcp/shared");
+        Fixture::new().write(&shared);
+        std::fs::remove_file(shared.join(KUBECONFIG)).unwrap();
+        let kcp = Kcp::new(config(state.path()), SlotName::B);
+        let error = kcp.prepare(&context(1), &WaitNote::default()).await.unwrap_err();
+        let PrepareError::Fatal(said) = error else { panic!("{error:?}") };
+        assert!(said.starts_with("slot-b/kcp: ") && said.contains("admin.kubeconfig is missing"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_kine_without_an_address_is_waited_for() {
+        let state = tempfile::tempdir().unwrap();
+        let kcp = Kcp::new(config(state.path()), SlotName::A);
+        let error = kcp.prepare(&Context::default(), &WaitNote::default()).await.unwrap_err();
+        assert!(matches!(error, PrepareError::Retry(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_delay_is_written_as_go_reads_it() {
+        assert_eq!(go_duration(Duration::from_secs(2)), "2s");
+        assert_eq!(go_duration(Duration::from_millis(1500)), "1500ms");
+    }
+}
