@@ -1,0 +1,88 @@
+//! What is refused before it reaches anyone, and under which status code: raw HTTP, as a script would send it.
+
+use super::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+impl Harness {
+    /// Sends one request and reads to the end; the status code and the body.
+    async fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = UnixStream::connect(self.client.socket()).await.unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+}
+
+#[actix::test]
+async fn a_malformed_request_is_refused_with_its_reason_and_reaches_nobody() {
+    let harness = Harness::obedient();
+    let table = [
+        ("POST", "/v1/clusters", r#"{"name":"demo","size":3}"#, 400, "unknown field `size`"),
+        ("POST", "/v1/clusters", r#"{"name":"demo"} x"#, 400, "trailing characters"),
+        ("POST", "/v1/clusters", "{}", 400, "missing field `name`"),
+        ("POST", "/v1/clusters", "", 400, "JSON"),
+        ("POST", "/v1/clusters", r#"{"name":"../x"}"#, 400, "is not a name"),
+        ("POST", "/v1/clusters", r#"{"name":"slot-a"}"#, 400, "choose another"),
+        ("DELETE", "/v1/clusters/UP", "", 400, "is not a name"),
+        ("DELETE", "/v1/clusters/..%2f..%2fetc", "", 400, "is not a name"),
+        ("POST", "/v1/clusters/demo/start", "{}", 400, "takes no body"),
+        ("POST", "/v1/clusters/demo/explode", "", 404, "explode"),
+        ("POST", "/v1/down", "x", 400, "takes no body"),
+        ("PUT", "/v1/clusters/demo/nodes/a..b", "", 400, "is not a name"),
+        ("GET", "/v1/logs/demo/..%2fsecret", "", 400, "is not a name"),
+        ("GET", "/v1/logs/demo/kine?lines=-1", "", 400, "lines"),
+        ("GET", "/v1/logs/demo/kine?line=1", "", 400, "unknown field `line`"),
+        ("GET", "/v1/events?follow=perhaps", "", 400, "follow"),
+        ("GET", "/v2/status", "", 404, "/v2/status"),
+        ("DELETE", "/v1/status", "", 405, "DELETE"),
+        ("PUT", "/v1/clusters", "", 405, "PUT"),
+    ];
+    for (method, path, body, status, reason) in table {
+        let (got, answer) = harness.raw(method, path, body).await;
+        assert_eq!(got, status, "{method} {path} {body}: {answer}");
+        let refusal: Refusal = serde_json::from_str(&answer).unwrap();
+        assert!(refusal.to_string().contains(reason), "{method} {path} {body}: {refusal}");
+    }
+    assert!(harness.asked().is_empty());
+}
+
+#[actix::test]
+async fn each_kind_of_refusal_has_its_status_code() {
+    let harness = Harness::start(|command| {
+        let Command::CreateTenant { name } = command else { return Ok(Reply::Done) };
+        Err(match name.as_str() {
+            "missing" => Refusal::NotFound(String::new()),
+            "there" => Refusal::AlreadyExists(String::new()),
+            "busy" => Refusal::Conflict(String::new()),
+            "wrong" => Refusal::BadRequest(String::new()),
+            _ => Refusal::Failed(String::new()),
+        })
+    });
+    for (name, status) in [("missing", 404), ("there", 409), ("busy", 409), ("wrong", 400), ("broken", 500)] {
+        let (got, _) = harness.raw("POST", "/v1/clusters", &format!(r#"{{"name":"{name}"}}"#)).await;
+        assert_eq!(got, status, "{name}");
+    }
+}
+
+#[actix::test]
+async fn a_body_over_the_limit_is_not_read() {
+    let harness = Harness::obedient();
+    let body = format!(r#"{{"name":"{}"}}"#, "x".repeat(20_000));
+    let (status, answer) = harness.raw("POST", "/v1/clusters", &body).await;
+    assert_eq!(status, 413, "{answer}");
+    assert!(harness.asked().is_empty());
+}
+
+#[actix::test]
+async fn a_tree_that_answers_with_the_wrong_thing_is_named_and_not_believed() {
+    let harness = Harness::start(|_| Ok(Reply::Done));
+    let error = refusal(harness.client.status().await);
+    assert!(error.to_string().contains("not what was asked"), "{error}");
+}
