@@ -8,13 +8,13 @@ pub const READ: Duration = Duration::from_secs(10);
 
 /// Starting, stopping or deleting one cluster. A cold start of the real chain takes some 20 s; behind the start bound of
 /// a boot storm it waits for its turn.
-pub const CLUSTER: Duration = Duration::from_secs(10 * 60);
+pub const CLUSTER: Duration = Duration::from_mins(10);
 
 /// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
-pub const HANDOVER: Duration = Duration::from_secs(15 * 60);
+pub const HANDOVER: Duration = Duration::from_mins(15);
 
 /// Stopping everything: all tenants in parallel, then slots and store, each with its own deadline.
-pub const DOWN: Duration = Duration::from_secs(15 * 60);
+pub const DOWN: Duration = Duration::from_mins(15);
 
 /// From accepting a connection (or the end of the previous request) to the last header byte of the next request.
 pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
