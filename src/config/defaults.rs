@@ -51,7 +51,7 @@ pub(super) fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static s
     (cpus.max(2), "one start per CPU, at least two: a slow one must not hold up all others")
 }
 
-pub(super) const FRONT_LISTEN: (SocketAddr, &str) = (
+pub const FRONT_LISTEN: (SocketAddr, &str) = (
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6443),
     "the customary API port; this host only",
 );

@@ -18,12 +18,13 @@ pub mod files;
 mod follow;
 pub mod names;
 pub mod peer;
+pub mod rendezvous;
 mod routes;
 pub mod server;
 mod socket;
 mod tail;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use client::{Client, ClientError};
 pub use events::EventHub;

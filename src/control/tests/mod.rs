@@ -81,9 +81,9 @@ impl ClusterFiles for FakeFiles {
 }
 
 /// A served socket in a directory of its own.
-struct Harness {
-    dir: tempfile::TempDir,
-    client: Client,
+pub(crate) struct Harness {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) client: Client,
     events: EventHub,
     asked: Arc<Mutex<Vec<Command>>>,
     shutdown: CancellationToken,
@@ -91,7 +91,7 @@ struct Harness {
 }
 
 impl Harness {
-    fn start(answer: Answer) -> Self {
+    pub(crate) fn start(answer: Answer) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control.sock");
         let asked = Arc::default();
@@ -110,6 +110,14 @@ impl Harness {
             Command::Status => Ok(Reply::Status(Box::default())),
             _ => Ok(Reply::Done),
         })
+    }
+
+    /// Ends the server and waits for its end.
+    pub(crate) async fn shutdown(&self) {
+        self.shutdown.cancel();
+        while self.client.socket().exists() {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn asked(&self) -> Vec<Command> {
