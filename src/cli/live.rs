@@ -78,7 +78,11 @@ impl Live {
                 (Some(_), None) => String::new(),
                 (None, _) => tree::render(&status, self.style),
             };
-            screen.set_message(text.trim_end().to_owned());
+            let text = text.trim_end();
+            // Each drawing clears the lines first: without a difference it would only flicker.
+            if screen.message() != text {
+                screen.set_message(text.to_owned());
+            }
         } else {
             for line in changes(&self.shown, &status) {
                 self.write(&harmless(&line))?;

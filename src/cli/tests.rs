@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::tests::Harness;
 use berth_actors::message::{Command, Refusal, Reply};
-use berth_actors::status::{HandoverOutcome, TreeStatus};
+use berth_actors::status::HandoverOutcome;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -119,7 +119,7 @@ async fn each_outcome_has_its_exit_code() {
 
 #[actix::test]
 async fn a_ready_tree_passes_the_check() {
-    let harness = Harness::start(|_| Ok(Reply::Status(Box::new(TreeStatus::default()))));
+    let harness = Harness::start(|_| Ok(Reply::Status(Box::default())));
     assert_eq!(exit(&harness, "berth status --check").await, Exit::Ok);
 }
 

@@ -86,3 +86,50 @@ async fn a_tree_that_answers_with_the_wrong_thing_is_named_and_not_believed() {
     let error = refusal(harness.client.status().await);
     assert!(error.to_string().contains("not what was asked"), "{error}");
 }
+
+/// Never answers.
+struct StuckTree;
+
+impl Actor for StuckTree {
+    type Context = Context<Self>;
+}
+
+impl Handler<Command> for StuckTree {
+    type Result = actix::ResponseFuture<Result<Reply, Refusal>>;
+    fn handle(&mut self, _: Command, _: &mut Self::Context) -> Self::Result {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_does_not_answer_is_reported_at_the_deadline_of_the_request() {
+    use crate::control::deadline;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
+    let asking = async {
+        let router = super::super::routes::router(super::super::routes::Backend {
+            tree: StuckTree.start().recipient(),
+            files: Arc::new(FakeFiles { dir: PathBuf::new(), nodes: Mutex::default() }),
+            events: EventHub::new(),
+            ending: CancellationToken::new(),
+        });
+        let service = TowerToHyperService::new(router);
+        for (method, path, deadline) in [
+            ("GET", "/v1/status", deadline::READ),
+            ("POST", "/v1/clusters/demo/start", deadline::CLUSTER),
+            ("POST", "/v1/kcp/handover", deadline::HANDOVER),
+            ("POST", "/v1/down", deadline::DOWN),
+        ] {
+            let begun = tokio::time::Instant::now();
+            let request = hyper::Request::builder().method(method).uri(path);
+            let answer = service.call(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), 504, "{path}");
+            assert_eq!(begun.elapsed().as_secs(), deadline.as_secs(), "{path}");
+            let body = axum::body::to_bytes(answer.into_body(), 4096).await.unwrap();
+            let refusal: Refusal = serde_json::from_slice(&body).unwrap();
+            assert!(refusal.to_string().contains("it goes on"), "{refusal}");
+        }
+    };
+    tokio::task::LocalSet::new().run_until(asking).await;
+}
