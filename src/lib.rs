@@ -4,6 +4,7 @@ pub mod assets;
 pub mod ccm;
 pub mod cli;
 pub mod components;
+pub mod config;
 pub mod control;
 pub mod discover;
 pub mod files;

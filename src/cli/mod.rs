@@ -1,1 +1,163 @@
-//! cli
+//! The command line. `main` parses it, runs `up` and `dev` itself, and hands everything else to [`run`].
+//!
+//! One file per noun; each talks to the daemon through [`crate::control::Client`] and to the terminal through
+//! [`terminal`]. Nothing here starts, stops or reads a component.
+
+pub mod changes;
+mod cluster;
+mod config;
+mod down;
+mod events;
+pub mod exit;
+pub mod health;
+mod kcp;
+pub mod live;
+mod logs;
+mod node;
+pub mod place;
+mod status;
+pub mod terminal;
+pub mod tree;
+pub mod units;
+mod words;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use place::Place;
+
+use crate::control::names;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use exit::{CliError, Exit};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs Kubernetes control planes as plain supervised processes on one Linux host.
+#[derive(Debug, Parser)]
+#[command(name = "berth", version, propagate_version = true, after_help = exit::HELP)]
+pub struct Cli {
+    #[command(flatten)]
+    pub place: Place,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run the daemon: kcp, its front, and every cluster
+    Up(Up),
+    /// Run everything in ./.berth with one cluster, to try it out; Ctrl-C stops it
+    Dev(Dev),
+    #[command(flatten)]
+    Client(ClientVerb),
+}
+
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Configuration file; without it, the defaults
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// Where clients reach kcp
+    #[arg(long, value_name = "ADDR", default_value_t = crate::config::defaults::FRONT_LISTEN.0)]
+    pub front: SocketAddr,
+    /// Name of the cluster to start
+    #[arg(long, value_name = "NAME", default_value = "demo", value_parser = names::cluster)]
+    pub tenant: String,
+    /// Use this kcp binary instead of a stand-in
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub kcp: Option<PathBuf>,
+    /// Use this k3s binary for the cluster's Kubernetes
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub k3s: Option<PathBuf>,
+    /// Use the PostgreSQL whose programs lie in this directory
+    #[arg(long, value_name = "DIR", help_heading = "Components")]
+    pub postgres: Option<PathBuf>,
+    /// Use this OpenBao binary
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub openbao: Option<PathBuf>,
+    /// Use this kine binary
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub kine: Option<PathBuf>,
+    /// Use this kube-apiserver binary
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub kube_apiserver: Option<PathBuf>,
+    /// Use this kube-controller-manager binary
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub kube_controller_manager: Option<PathBuf>,
+    /// Use this cloud controller manager binary
+    #[arg(long, value_name = "PATH", help_heading = "Components")]
+    pub ccm: Option<PathBuf>,
+}
+
+/// Everything that is asked of a running daemon, or needs none.
+#[derive(Debug, Subcommand)]
+pub enum ClientVerb {
+    /// Stop everything in order
+    Down,
+    /// Show the tree: what runs, since when, and what it waits for
+    Status(status::Status),
+    /// Show what happened lately
+    Events(events::Events),
+    /// Show what a component, or every component of a chain, has written
+    Logs(logs::Logs),
+    /// Clusters: create, delete, start, stop, reach
+    #[command(subcommand)]
+    Cluster(cluster::ClusterVerb),
+    /// The nodes a cluster's cloud controller manager believes in
+    #[command(subcommand)]
+    Node(node::NodeVerb),
+    /// kcp and its two slots
+    #[command(subcommand)]
+    Kcp(kcp::KcpVerb),
+    /// The configuration of `berth up`
+    #[command(subcommand)]
+    Config(config::ConfigVerb),
+    /// Print a completion script for a shell
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Executes a verb that is not the daemon's own, and turns its outcome into an exit code.
+pub fn run(place: &Place, verb: ClientVerb) -> ExitCode {
+    let outcome = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(execute(place, verb));
+            // A file read for the terminal may hang on its file system: nothing to wait for.
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(error) => Err(CliError::Output(error)),
+    };
+    outcome.unwrap_or_else(|error| exit::report(&error)).into()
+}
+
+async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
+    match verb {
+        ClientVerb::Config(verb) => config::run(place, &verb),
+        ClientVerb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
+            terminal::write(&script)?;
+            Ok(Exit::Ok)
+        }
+        verb => {
+            let client = place.client()?;
+            match verb {
+                ClientVerb::Down => down::run(&client).await,
+                ClientVerb::Status(args) => status::run(&client, &args).await,
+                ClientVerb::Events(args) => events::run(&client, args).await,
+                ClientVerb::Logs(args) => logs::run(&client, &args).await,
+                ClientVerb::Cluster(verb) => cluster::run(&client, verb).await,
+                ClientVerb::Node(verb) => node::run(&client, verb).await,
+                ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
+                ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),
+            }
+        }
+    }
+}

@@ -1,1 +1,32 @@
-//! control
+//! The control API: HTTP/JSON over a unix socket that only the daemon's own user and root may use (O2).
+//!
+//! ```text
+//! main   -> server::ControlServer::bind, serve      one task per connection
+//! routes -> actix::Recipient<Command>               what the tree decides
+//!        -> files::ClusterFiles                     kubeconfigs, nodes, log paths: what lies in files
+//!        -> events::EventHub                        the tree's events, the latest ones and those to come
+//! cli    -> client::Client                          nothing else talks to the socket
+//! ```
+//! No route decides anything about processes; it checks the request, asks, and turns the answer into a status code.
+
+mod answer;
+pub mod api;
+pub mod client;
+pub mod deadline;
+pub mod events;
+pub mod files;
+mod follow;
+pub mod names;
+pub mod peer;
+pub mod rendezvous;
+mod routes;
+pub mod server;
+mod socket;
+mod tail;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use client::{Client, ClientError};
+pub use events::EventHub;
+pub use files::ClusterFiles;
+pub use server::{ControlError, ControlServer};

@@ -1,0 +1,188 @@
+//! `berth cluster ...`
+
+use super::exit::{CliError, Exit};
+use super::live::{Live, Output};
+use super::logs::{self, How, Logs};
+use super::terminal::{self, Style};
+use super::{status, tree, words};
+use crate::control::api::Action;
+use crate::control::{Client, ClientError, names};
+use crate::files::write_atomic;
+use berth_actors::status::{ChainStatus, ChildState};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Named {
+    #[arg(value_parser = names::cluster)]
+    pub name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ClusterVerb {
+    /// Create a cluster and wait until it is ready
+    Create(Named),
+    /// Stop a cluster and delete everything of it
+    Delete {
+        #[command(flatten)]
+        cluster: Named,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// List all clusters
+    List {
+        /// JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one cluster
+    Status {
+        #[command(flatten)]
+        cluster: Named,
+        /// JSON instead of a tree
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start a stopped cluster
+    Start(Named),
+    /// Stop a cluster; its data stay
+    Stop(Named),
+    /// Stop a cluster and start it again
+    Restart(Named),
+    /// Clear a give-up or a repaired refusal and try again
+    Retry(Named),
+    /// Show what the components of a cluster have written
+    Logs {
+        #[command(flatten)]
+        cluster: Named,
+        /// One component; without it, all of them
+        #[arg(value_parser = names::component)]
+        component: Option<String>,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Print the admin kubeconfig of a cluster
+    Kubeconfig {
+        #[command(flatten)]
+        cluster: Named,
+        /// Write it to this file (mode 0600) instead
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+pub(super) async fn run(client: &Client, verb: ClusterVerb) -> Result<Exit, CliError> {
+    match verb {
+        ClusterVerb::Create(Named { name }) => {
+            shown(client, &name, client.create_cluster(&name)).await?;
+            terminal::say(&format!(
+                "{name} is ready: `berth cluster kubeconfig {name} --output {name}.kubeconfig` lets kubectl in"
+            ))?;
+        }
+        ClusterVerb::Delete { cluster: Named { name }, yes } => {
+            if !yes {
+                confirm(&name)?;
+            }
+            shown(client, &name, client.delete_cluster(&name)).await?;
+            terminal::say(&format!("{name} is deleted"))?;
+        }
+        ClusterVerb::List { json } => {
+            let clusters = client.clusters().await?;
+            let text = if json { status::json(&clusters)? + "\n" } else { table(&clusters) };
+            terminal::write(text.as_bytes())?;
+        }
+        ClusterVerb::Status { cluster: Named { name }, json } => {
+            let clusters = client.clusters().await?;
+            let cluster = clusters.into_iter().find(|cluster| cluster.name == name);
+            let missing = || CliError::NotFound(format!("no cluster {name}: see `berth cluster list`"));
+            let cluster = cluster.ok_or_else(missing)?;
+            let text = if json {
+                status::json(&cluster)? + "\n"
+            } else {
+                tree::render_chain(&cluster, Style::of(&std::io::stdout()))
+            };
+            terminal::write(text.as_bytes())?;
+        }
+        ClusterVerb::Start(Named { name }) => act(client, &name, Action::Start, "ready").await?,
+        ClusterVerb::Stop(Named { name }) => act(client, &name, Action::Stop, "stopped").await?,
+        ClusterVerb::Restart(Named { name }) => act(client, &name, Action::Restart, "ready again").await?,
+        ClusterVerb::Retry(Named { name }) => act(client, &name, Action::Retry, "ready again").await?,
+        ClusterVerb::Logs { cluster: Named { name }, component, how } => {
+            return logs::run(client, &Logs { chain: name, component, how }).await;
+        }
+        ClusterVerb::Kubeconfig { cluster: Named { name }, output } => {
+            let kubeconfig = client.kubeconfig(&name).await?;
+            match output {
+                Some(path) => write_atomic(&path, &kubeconfig, None)?,
+                None => terminal::write(&kubeconfig)?,
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn act(client: &Client, name: &str, action: Action, then: &str) -> Result<(), CliError> {
+    shown(client, name, client.act(name, action)).await?;
+    Ok(terminal::say(&format!("{name} is {then}"))?)
+}
+
+/// Shows the cluster on standard error while `work` goes on.
+async fn shown(
+    client: &Client,
+    name: &str,
+    work: impl Future<Output = Result<(), ClientError>>,
+) -> Result<(), CliError> {
+    let mut live = Live::of_chain(Output::Stderr, name).since(&client.status().await?);
+    Ok(live.during(work, || async { client.status().await.ok() }).await??)
+}
+
+fn confirm(name: &str) -> Result<(), CliError> {
+    let question = format!("Delete {name} with all its data? There is no way back. Type its name:");
+    match terminal::ask(&question)? {
+        Some(answer) if answer == name => Ok(()),
+        Some(_) => Err(CliError::Usage(format!("{name} was not deleted: that is not its name"))),
+        None => Err(CliError::Usage(format!("to delete {name} without a terminal to ask on, say --yes"))),
+    }
+}
+
+fn table(clusters: &[ChainStatus]) -> String {
+    let width = clusters.iter().map(|cluster| cluster.name.len()).max().unwrap_or(0).max("NAME".len());
+    let mut text = format!("{:width$}  {:10}  {:5}  REASON\n", "NAME", "STATE", "READY");
+    for cluster in clusters {
+        let ready = cluster.children.iter().filter(|child| child.state == ChildState::Ready).count();
+        let ready = format!("{ready}/{}", cluster.children.len());
+        let state = words::chain(cluster.state).1;
+        let reason = terminal::harmless(cluster.reason.as_deref().unwrap_or_default());
+        let line = format!("{:width$}  {state:10}  {ready:5}  {reason}", cluster.name);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use berth_actors::status::ChainState;
+
+    #[test]
+    fn the_table_is_as_wide_as_its_longest_name_and_says_why() {
+        let cluster = |name: &str, state, reason: Option<&str>| ChainStatus {
+            name: name.to_owned(),
+            state,
+            reason: reason.map(str::to_owned),
+            children: Vec::new(),
+        };
+        let clusters = [
+            cluster("demo", ChainState::Ready, None),
+            cluster("warehouse", ChainState::Degraded, Some("kine gave up")),
+        ];
+        assert_eq!(
+            table(&clusters),
+            "NAME       STATE       READY  REASON\n\
+             demo       ready       0/0\n\
+             warehouse  degraded    0/0    kine gave up\n"
+        );
+    }
+}

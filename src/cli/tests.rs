@@ -1,0 +1,147 @@
+//! The command line as a user types it, and its exit codes against a served socket.
+
+use super::*;
+use crate::control::tests::Harness;
+use berth_actors::message::{Command, Refusal, Reply};
+use berth_actors::status::HandoverOutcome;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace())
+}
+
+#[test]
+fn the_command_tree_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_documented_command_line_parses() {
+    for line in [
+        "berth up",
+        "berth up --config /etc/berth.toml --state /s --run-dir /r",
+        "berth dev",
+        "berth dev --front 127.0.0.1:0 --kcp /k --k3s /k --postgres /p --openbao /b --kine /k --ccm /c --tenant web",
+        "berth dev --kube-apiserver /a --kube-controller-manager /m",
+        "berth down",
+        "berth status --json --check",
+        "berth --state /s status --watch",
+        "berth events -f",
+        "berth logs slot-a",
+        "berth logs demo kine -f -n 5",
+        "berth cluster create demo",
+        "berth cluster delete demo --yes",
+        "berth cluster list --json",
+        "berth cluster status demo",
+        "berth cluster start demo",
+        "berth cluster stop demo",
+        "berth cluster restart demo",
+        "berth cluster retry demo",
+        "berth cluster logs demo kine --follow",
+        "berth cluster kubeconfig demo -o demo.kubeconfig",
+        "berth node add demo n1 n2.rack",
+        "berth node remove demo n1",
+        "berth node list demo",
+        "berth kcp handover",
+        "berth config show --config /etc/berth.toml",
+        "berth completions bash",
+    ] {
+        parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_the_usage_code() {
+    for line in [
+        "berth",
+        "berth explode",
+        "berth cluster create Demo",
+        "berth cluster create slot-a",
+        "berth cluster create ../x",
+        "berth dev --tenant kcp-store",
+        "berth dev --front localhost",
+        "berth node add demo",
+        "berth logs demo kine -n -1",
+        "berth status --watch --json",
+    ] {
+        assert_eq!(parse(line).unwrap_err().exit_code(), Exit::Usage as i32, "{line}");
+    }
+}
+
+/// Runs a command against the daemon of `harness`.
+async fn exit(harness: &Harness, line: &str) -> Exit {
+    let Verb::Client(verb) = parse(line).unwrap().verb else { panic!("{line} is not for the client") };
+    let dir = Some(harness.dir.path().to_owned());
+    let place = Place { state: dir.clone(), run_dir: dir };
+    execute(&place, verb).await.unwrap_or_else(|error| error.exit())
+}
+
+#[actix::test]
+async fn each_outcome_has_its_exit_code() {
+    let harness = Harness::start(|command| match command {
+        Command::Status => Ok(Reply::Status(Box::new(fixture::troubled()))),
+        Command::CreateTenant { .. } => Err(Refusal::AlreadyExists("it exists".to_owned())),
+        Command::StopTenant { .. } => Err(Refusal::NotFound("no such cluster".to_owned())),
+        Command::RetryTenant { .. } => Err(Refusal::Failed("it did not work".to_owned())),
+        Command::Handover => {
+            let outcome = HandoverOutcome::RolledBack("slot a was not ready".to_owned());
+            Ok(Reply::Handover(Box::new(fixture::handover(outcome, &[]))))
+        }
+        _ => Ok(Reply::Done),
+    });
+    for (line, wanted) in [
+        ("berth status", Exit::Ok),
+        ("berth status --json", Exit::Ok),
+        ("berth status --check", Exit::NotReady),
+        ("berth cluster list", Exit::Ok),
+        ("berth cluster start demo", Exit::Ok),
+        ("berth cluster create demo", Exit::Refused),
+        ("berth cluster stop demo", Exit::NotFound),
+        ("berth cluster retry demo", Exit::Failed),
+        ("berth cluster status demo", Exit::Ok),
+        ("berth cluster status nobody", Exit::NotFound),
+        ("berth cluster kubeconfig nobody", Exit::NotFound),
+        ("berth cluster delete demo --yes", Exit::Ok),
+        ("berth node add demo n1 n2", Exit::Ok),
+        ("berth node remove demo n3", Exit::NotFound),
+        ("berth kcp handover", Exit::Failed),
+        ("berth logs demo kine", Exit::NotFound),
+        ("berth logs demo", Exit::Ok),
+        ("berth logs nobody", Exit::NotFound),
+        ("berth events", Exit::Ok),
+        ("berth down", Exit::Ok),
+    ] {
+        assert_eq!(exit(&harness, line).await, wanted, "{line}");
+    }
+    harness.shutdown().await;
+    assert_eq!(exit(&harness, "berth status").await, Exit::NoDaemon);
+    assert_eq!(exit(&harness, "berth down").await, Exit::NoDaemon);
+}
+
+#[actix::test]
+async fn a_ready_tree_passes_the_check() {
+    let harness = Harness::start(|_| Ok(Reply::Status(Box::default())));
+    assert_eq!(exit(&harness, "berth status --check").await, Exit::Ok);
+}
+
+#[actix::test]
+async fn a_kubeconfig_written_to_a_file_is_the_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let harness = Harness::start(|_| Ok(Reply::Done));
+    let path = harness.dir.path().join("demo.kubeconfig");
+    assert_eq!(
+        exit(&harness, &format!("berth cluster kubeconfig demo -o {}", path.display())).await,
+        Exit::Ok
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "kind: Config\n");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[actix::test]
+async fn a_bad_configuration_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("berth.toml");
+    crate::files::write_atomic(&path, b"stat_dir = 1\n", None).unwrap();
+    let verb = config::ConfigVerb::Show { config: Some(path) };
+    let error = execute(&Place::default(), ClientVerb::Config(verb)).await.unwrap_err();
+    assert_eq!(error.exit(), Exit::Usage);
+}

@@ -1,0 +1,143 @@
+//! A [`TreeStatus`] as a tree of text: what runs, since when, what it waits for, why it failed. Pure; `status`, `live` and
+//! the cluster commands print what it returns.
+
+mod handover;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use super::health::{active_slot, is_ready};
+use super::terminal::{Style, Tone, harmless};
+use super::{units, words};
+use berth_actors::identity::SlotName;
+use berth_actors::status::{ChainState, ChainStatus, FrontStatus, SlotTraffic, TreeStatus};
+use rows::Columns;
+use std::fmt::Write;
+
+/// A line, the remarks under it, and what hangs below.
+#[derive(Debug, Default)]
+struct Branch {
+    line: String,
+    remarks: Vec<String>,
+    below: Vec<Branch>,
+}
+
+impl Branch {
+    fn leaf(line: String) -> Self {
+        Self { line, ..Self::default() }
+    }
+}
+
+/// The whole tree, each line ended by a newline.
+pub fn render(status: &TreeStatus, style: Style) -> String {
+    let chains: Vec<_> = status.store.iter().chain(&status.slots).chain(&status.tenants).collect();
+    let columns = Columns::of(&chains);
+    let mut below = Vec::new();
+    if status.front != FrontStatus::default() {
+        below.push(front(&status.front, &columns, style));
+    }
+    for chain in status.store.iter().chain(&status.slots) {
+        let active = active_slot(status).is_some_and(|active| active.name == chain.name);
+        below.push(branch(chain, active, &columns, style));
+    }
+    below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
+    below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
+    let line = format!("{}  {}", style.paint(Tone::Strong, "berth"), summary(status));
+    draw(&Branch { line, remarks: Vec::new(), below }, style)
+}
+
+/// One chain by itself.
+pub fn render_chain(chain: &ChainStatus, style: Style) -> String {
+    draw(&branch(chain, false, &Columns::of(&[chain]), style), style)
+}
+
+fn summary(status: &TreeStatus) -> String {
+    let kcp = match (status.active_slot, status.slots.is_empty()) {
+        (_, true) => "no kcp".to_owned(),
+        (Some(slot), false) => format!("kcp in slot {slot}"),
+        (None, false) => "kcp in no slot".to_owned(),
+    };
+    let ready = status.tenants.iter().filter(|tenant| is_ready(tenant)).count();
+    match status.tenants.len() {
+        0 => format!("{kcp}, no clusters"),
+        1 => format!("{kcp}, {ready} of 1 cluster ready"),
+        all => format!("{kcp}, {ready} of {all} clusters ready"),
+    }
+}
+
+fn branch(chain: &ChainStatus, active: bool, columns: &Columns, style: Style) -> Branch {
+    let (tone, state) = words::chain(chain.state);
+    let mut line = format!("{}{}", columns.head(&chain.name, style), style.paint(tone, state));
+    if active {
+        line.push_str(", active");
+    }
+    if let Some(reason) = &chain.reason {
+        let _ = write!(line, ": {}", harmless(reason));
+    }
+    let troubled = matches!(chain.state, ChainState::Degraded | ChainState::Refused);
+    // A chain that is down says all there is to say in its own line.
+    let below = match chain.state {
+        ChainState::Down => Vec::new(),
+        _ => chain.children.iter().map(|child| rows::branch(child, troubled, columns, style)).collect(),
+    };
+    Branch { line, remarks: Vec::new(), below }
+}
+
+fn front(front: &FrontStatus, columns: &Columns, style: Style) -> Branch {
+    let mut line = columns.head("front", style);
+    match front.listen {
+        Some(listen) => _ = write!(line, "{listen}"),
+        None => line.push_str(&style.paint(Tone::Bad, "not listening")),
+    }
+    match &front.target {
+        Some(target) => _ = write!(line, " to slot {} at {}", target.slot, target.address),
+        None => line.push_str(&style.paint(Tone::Busy, ", no slot serves: connections wait")),
+    }
+    for (count, what) in [(front.parked, "parked"), (front.refused, "refused")] {
+        if count > 0 {
+            line.push_str(&style.paint(Tone::Busy, &format!(", {count} {what}")));
+        }
+    }
+    let below = front.per_slot.iter().map(|traffic| Branch::leaf(slot_traffic(traffic, columns)));
+    Branch { line, remarks: Vec::new(), below: below.collect() }
+}
+
+fn slot_traffic(traffic: &SlotTraffic, columns: &Columns) -> String {
+    let SlotTraffic { slot, open, accepted, bytes_in, bytes_out } = traffic;
+    let (bytes_in, bytes_out) = (units::bytes(*bytes_in), units::bytes(*bytes_out));
+    format!(
+        "{}{open} open, {accepted} accepted, {bytes_in} in, {bytes_out} out",
+        columns.name(slot_name(*slot))
+    )
+}
+
+fn slot_name(slot: SlotName) -> &'static str {
+    match slot {
+        SlotName::A => "slot a",
+        SlotName::B => "slot b",
+    }
+}
+
+fn draw(root: &Branch, style: Style) -> String {
+    let mut text = format!("{}\n", root.line.trim_end());
+    draw_below(root, "", style, &mut text);
+    text
+}
+
+fn draw_below(branch: &Branch, indent: &str, style: Style, text: &mut String) {
+    for remark in &branch.remarks {
+        let stem = if branch.below.is_empty() { "   " } else { "│  " };
+        let _ = writeln!(
+            text,
+            "{}",
+            format!("{}  {remark}", style.paint(Tone::Faint, &format!("{indent}{stem}"))).trim_end()
+        );
+    }
+    let last = branch.below.len().saturating_sub(1);
+    for (index, child) in branch.below.iter().enumerate() {
+        let (arm, stem) = if index == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let arm = style.paint(Tone::Faint, &format!("{indent}{arm}"));
+        let _ = writeln!(text, "{arm}{}", child.line.trim_end());
+        draw_below(child, &format!("{indent}{stem}"), style, text);
+    }
+}

@@ -1,0 +1,27 @@
+//! The word and the colour of each state, the same wherever a state is shown.
+
+use super::terminal::Tone;
+use berth_actors::status::{ChainState, ChildState};
+
+pub(super) fn chain(state: ChainState) -> (Tone, &'static str) {
+    match state {
+        ChainState::Down => (Tone::Faint, "down"),
+        ChainState::Starting => (Tone::Busy, "starting"),
+        ChainState::Ready => (Tone::Good, "ready"),
+        ChainState::Recovering => (Tone::Busy, "recovering"),
+        ChainState::Stopping => (Tone::Busy, "stopping"),
+        ChainState::Degraded => (Tone::Bad, "degraded"),
+        ChainState::Refused => (Tone::Bad, "refused"),
+    }
+}
+
+pub(super) fn child(state: ChildState) -> (Tone, &'static str) {
+    match state {
+        ChildState::Down => (Tone::Faint, "down"),
+        ChildState::Starting => (Tone::Busy, "starting"),
+        ChildState::Ready => (Tone::Good, "ready"),
+        ChildState::Stopping => (Tone::Busy, "stopping"),
+        ChildState::Backoff => (Tone::Busy, "backoff"),
+        ChildState::Failed => (Tone::Bad, "failed"),
+    }
+}

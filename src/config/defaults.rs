@@ -1,0 +1,71 @@
+//! Every default of the configuration, in one place, with the reason an operator is shown beside it.
+
+use super::values::{PortRange, Span};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the defaults depend on, read once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    pub root: bool,
+    /// `$XDG_STATE_HOME`, or `$HOME/.local/state`.
+    pub state_home: Option<PathBuf>,
+    pub cpus: usize,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn read() -> Self {
+        let directory = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Self {
+            root: rustix::process::geteuid().is_root(),
+            state_home: directory("XDG_STATE_HOME")
+                .or_else(|| directory("HOME").map(|home| home.join(".local/state"))),
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// The command line looks for a daemon here too.
+pub fn state_dir(surroundings: &Surroundings) -> (Option<PathBuf>, &'static str) {
+    if surroundings.root {
+        return (Some(PathBuf::from("/var/lib/berth")), "a system daemon's state");
+    }
+    (surroundings.state_home.as_ref().map(|home| home.join("berth")), "a user's state (XDG_STATE_HOME)")
+}
+
+pub(super) const RUN_DIR: &str =
+    "derived from the state directory, short enough for the 107 bytes of a socket path";
+
+pub(super) const USER: &str = "the daemon's own account";
+
+pub(super) const STOP_CHILDREN: (bool, &str) = (
+    false,
+    "an update or a crash of the daemon must not interrupt a control plane; the next daemon adopts them",
+);
+
+/// A start is bound by the CPU (initdb, the API server's own start); more at once only makes each later.
+pub(super) fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static str) {
+    let cpus = u16::try_from(surroundings.cpus).unwrap_or(u16::MAX);
+    (cpus.max(2), "one start per CPU, at least two: a slow one must not hold up all others")
+}
+
+pub const FRONT_LISTEN: (SocketAddr, &str) = (
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 6443),
+    "the customary API port; this host only",
+);
+
+/// Measured on a real kcp: plain connections end within 0.2 s; HTTP/2 with many streams needs about 2 s.
+pub(super) const DRAIN_LIMIT: (Span, &str) =
+    (Span(Duration::from_secs(4)), "twice what busy HTTP/2 clients need to leave by themselves");
+
+pub(super) const PORTS: (PortRange, &str) =
+    (PortRange::new(16443, 17442), "a thousand ports below the kernel's ephemeral range");
+
+pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serves");
+
+pub(super) const SHUTDOWN_DELAY: (Span, &str) =
+    (Span(Duration::ZERO), "a terminating kcp serves nobody; the front drains before it is told to stop");
+
+pub(super) const COMPONENT: &str = "the asset store's";

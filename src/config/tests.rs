@@ -1,0 +1,117 @@
+//! The configuration file: what is taken, what is refused and how it says so, and that the sample tells the truth.
+
+use super::*;
+use std::time::Duration;
+
+const SAMPLE: &str = include_str!("../../deploy/berth.toml");
+
+fn surroundings() -> Surroundings {
+    Surroundings { root: true, state_home: None, cpus: 4 }
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("/etc/berth.toml"), &Overrides::default(), &surroundings())
+}
+
+#[test]
+fn a_mistake_is_named_with_its_file_and_line() {
+    let table = [
+        ("stat_dir = \"/x\"", 1, "unknown field `stat_dir`"),
+        ("\n[front]\nlisten = \"127.0.0.1:6443\"\nport = 1", 4, "unknown field `port`"),
+        ("[kpc]\nenabled = true", 1, "unknown field `kpc`"),
+        ("[front]\nlisten = \"localhost\"", 2, "invalid socket address"),
+        ("[front]\ndrain_limit = \"4\"", 2, "no length of time"),
+        ("[front]\ndrain_limit = 4", 2, "expected a string"),
+        ("[ports]\nrange = \"20-10\"", 2, "empty range"),
+        ("[ports]\nrange = \"0-10\"", 2, "no range of ports"),
+        ("[ports]\nrange = \"1-70000\"", 2, "no range of ports"),
+        ("state_dir = \"relative\"", 1, "absolute path"),
+        ("user = \"0:0\"", 1, "root"),
+        ("start_concurrency = 0", 1, "at least 1"),
+        ("start_concurrency = -1", 1, "-1"),
+        ("stop_children = \"yes\"", 1, "expected a boolean"),
+        ("[kcp]\nenabled = true\nenabled = false", 3, "duplicate key"),
+        ("[components]\nopenbao = \"bao\"", 2, "absolute path"),
+        ("state_dir = ", 1, ""),
+    ];
+    for (text, line, reason) in table {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("/etc/berth.toml:{line}: ")), "{text:?}: {error}");
+        assert!(error.contains(reason), "{text:?}: {error}");
+        assert!(!error.contains('\n'), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn a_value_knows_where_it_came_from() {
+    let text = "user = \"7:8\"\n\n[kcp]\nshutdown_delay = \"1500ms\"\n";
+    let overrides = Overrides { run_dir: Some("/run/x".into()), ..Overrides::default() };
+    let config = Config::parse(text, Path::new("/c"), &overrides, &surroundings()).unwrap();
+    assert_eq!(config.kcp.shutdown_delay.0, Duration::from_millis(1500));
+    assert_eq!(config.kcp.shutdown_delay.source, Source::File { path: "/c".into(), line: 4 });
+    assert_eq!(config.run_dir.source, Source::CommandLine("--run-dir"));
+    assert!(matches!(config.state_dir.source, Source::Default(_)));
+    assert_eq!(*config.state_dir, Path::new("/var/lib/berth"));
+}
+
+#[test]
+fn the_command_line_wins_over_the_file_and_must_be_absolute_too() {
+    let load = |state: &str| {
+        let overrides = Overrides { state_dir: Some(state.into()), ..Overrides::default() };
+        Config::parse("state_dir = \"/file\"", Path::new("/c"), &overrides, &surroundings())
+    };
+    assert_eq!(*load("/flag").unwrap().state_dir, Path::new("/flag"));
+    assert!(load("flag").unwrap_err().to_string().contains("--state must be an absolute path"));
+}
+
+#[test]
+fn a_user_without_a_home_must_name_the_state_directory() {
+    let nowhere = Surroundings { root: false, state_home: None, cpus: 1 };
+    let parse = |text| Config::parse(text, Path::new("/c"), &Overrides::default(), &nowhere);
+    assert!(parse("").unwrap_err().to_string().contains("--state"));
+    assert!(parse("state_dir = \"/x\"").is_ok());
+    let home = Surroundings { state_home: Some("/h/.local/state".into()), ..nowhere };
+    let config = Config::parse("", Path::new("/c"), &Overrides::default(), &home).unwrap();
+    assert_eq!(*config.state_dir, Path::new("/h/.local/state/berth"));
+}
+
+#[test]
+fn what_show_prints_can_be_read_again_and_means_the_same() {
+    let text = "run_dir = \"/run/\\\"b\\\"\"\nstop_children = true\n[components]\nkcp = \"/opt/kcp\"\n";
+    let config = parse(text).unwrap();
+    let again = parse(&config.to_string()).unwrap();
+    assert_eq!(again.run_dir.value, config.run_dir.value);
+    assert_eq!(again.components.kcp.value, Some("/opt/kcp".into()));
+    assert_eq!(again.ports.range.value, config.ports.range.value);
+    assert_eq!(again.front.drain_limit.value, config.front.drain_limit.value);
+    assert!(*again.stop_children);
+    assert!(config.to_string().contains("# /etc/berth.toml:2"), "{config}");
+}
+
+/// The sample with its commented-out keys in force.
+fn sample_in_force() -> String {
+    let key = |line: &str| {
+        line.strip_prefix('#')
+            .filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+            .map(str::to_owned)
+    };
+    SAMPLE.lines().map(|line| key(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+}
+
+#[test]
+fn the_sample_file_shows_every_key_and_the_true_defaults() {
+    let defaults = parse("").unwrap();
+    assert_eq!(parse(SAMPLE).unwrap().to_string(), defaults.to_string(), "all keys are commented out");
+    let shown = parse(&sample_in_force()).unwrap();
+    for line in shown.to_string().lines().filter(|line| line.contains('#')) {
+        assert!(line.contains("# /etc/berth.toml:"), "not in the sample: {line}");
+    }
+    assert_eq!(*shown.state_dir, *defaults.state_dir);
+    assert_eq!(*shown.front.listen, *defaults.front.listen);
+    assert_eq!(*shown.front.drain_limit, *defaults.front.drain_limit);
+    assert_eq!(*shown.ports.range, *defaults.ports.range);
+    assert_eq!(*shown.kcp.enabled, *defaults.kcp.enabled);
+    assert_eq!(*shown.kcp.shutdown_delay, *defaults.kcp.shutdown_delay);
+    assert_eq!(*shown.stop_children, *defaults.stop_children);
+    assert_eq!(*shown.start_concurrency, *defaults.start_concurrency);
+}

@@ -1,0 +1,135 @@
+//! The kinds of values a key can have beyond TOML's own, as they are written and as they are meant.
+
+use serde::Deserialize;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A length of time: `500ms`, `4s`, `2m`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("{text:?} is no length of time: write it like \"500ms\", \"4s\", \"2m\" or \"1h\"");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(digits);
+        let milliseconds: u64 = match unit {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(bad()),
+        };
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        number.checked_mul(milliseconds).map(Duration::from_millis).map(Self).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            milliseconds if milliseconds % 1000 != 0 => write!(f, "{milliseconds}ms"),
+            milliseconds => write!(f, "{}s", milliseconds / 1000),
+        }
+    }
+}
+
+/// Ports `first-last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    pub(super) const fn new(first: u16, last: u16) -> Self {
+        Self { first, last }
+    }
+
+    pub fn ports(self) -> RangeInclusive<u16> {
+        self.first..=self.last
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no range of ports: write it like \"16443-17442\"");
+        let (first, last) = text.split_once('-').ok_or_else(bad)?;
+        let port = |port: &str| port.parse().map(NonZeroU16::get).map_err(|_| bad());
+        let (first, last) = (port(first)?, port(last)?);
+        if first > last {
+            return Err(format!("{text:?} is an empty range of ports: the first one comes first"));
+        }
+        Ok(Self { first, last })
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// A path that means the same in every directory: a daemon's working directory is nobody's business.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "PathBuf")]
+pub(super) struct AbsolutePath(PathBuf);
+
+impl TryFrom<PathBuf> for AbsolutePath {
+    type Error = String;
+
+    fn try_from(path: PathBuf) -> Result<Self, String> {
+        if path.is_absolute() {
+            return Ok(Self(path));
+        }
+        Err(format!("{:?} must be an absolute path", path.display().to_string()))
+    }
+}
+
+impl From<AbsolutePath> for PathBuf {
+    fn from(path: AbsolutePath) -> Self {
+        path.0
+    }
+}
+
+/// A count of at least one.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u16")]
+pub(super) struct Count(u16);
+
+impl TryFrom<u16> for Count {
+    type Error = &'static str;
+
+    fn try_from(count: u16) -> Result<Self, &'static str> {
+        if count == 0 { Err("must be at least 1") } else { Ok(Self(count)) }
+    }
+}
+
+impl From<Count> for u16 {
+    fn from(count: Count) -> Self {
+        count.0
+    }
+}
+
+macro_rules! from_string {
+    ($($kind:ty),*) => {$(
+        impl TryFrom<String> for $kind {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    )*};
+}
+from_string!(Span, PortRange);

@@ -1,0 +1,75 @@
+//! What goes over the wire besides the tree's own types; server and client share it, so neither can drift.
+
+use berth_actors::message::TreeEvent;
+use serde::{Deserialize, Serialize};
+
+/// Body of `POST /v1/clusters`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCluster {
+    pub name: String,
+}
+
+/// What `POST /v1/clusters/{name}/{action}` can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Start,
+    Stop,
+    Restart,
+    Retry,
+}
+
+impl Action {
+    const ALL: [Self; 4] = [Self::Start, Self::Stop, Self::Restart, Self::Retry];
+
+    /// The action of a path segment.
+    pub fn parse(segment: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|action| action.as_str() == segment)
+    }
+
+    /// Its path segment, which is also the verb of the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// A screenful with some context: what a log request shows when it does not say.
+pub const DEFAULT_LOG_LINES: usize = 100;
+
+/// Query of `GET /v1/logs/{chain}/{component}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogQuery {
+    /// How many of the latest lines to begin with.
+    pub lines: usize,
+    /// Stay and send what is written from now on, across rotations.
+    pub follow: bool,
+}
+
+impl Default for LogQuery {
+    fn default() -> Self {
+        Self { lines: DEFAULT_LOG_LINES, follow: false }
+    }
+}
+
+/// Query of `GET /v1/events`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventQuery {
+    /// Stay and send what happens from now on.
+    pub follow: bool,
+}
+
+/// One line of `GET /v1/events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StampedEvent {
+    /// RFC 3339, UTC.
+    pub at: String,
+    #[serde(flatten)]
+    pub event: TreeEvent,
+}

@@ -1,0 +1,29 @@
+//! How long each kind of request may take. The server ends a request at its deadline; the client waits a little longer,
+//! so that it hears the server's reason instead of giving up first.
+
+use std::time::Duration;
+
+/// Reading state, or a file: answered from memory or the page cache. Longer means the arbiter is stuck.
+pub const READ: Duration = Duration::from_secs(10);
+
+/// Starting, stopping or deleting one cluster. A cold start of the real chain takes some 20 s; behind the start bound of
+/// a boot storm it waits for its turn.
+pub const CLUSTER: Duration = Duration::from_mins(10);
+
+/// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
+pub const HANDOVER: Duration = Duration::from_mins(15);
+
+/// Stopping everything: all tenants in parallel, then slots and store, each with its own deadline.
+pub const DOWN: Duration = Duration::from_mins(15);
+
+/// From accepting a connection (or the end of the previous request) to the last header byte of the next request.
+pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
+
+/// What open requests get when the server ends, before their connections are cut: an answer needs one write.
+pub const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Connecting to a local socket: only a full backlog takes any time at all.
+pub const CONNECT: Duration = Duration::from_secs(2);
+
+/// How much longer than the server a client waits.
+pub const CLIENT_SLACK: Duration = Duration::from_secs(5);

@@ -1,0 +1,66 @@
+//! Tenant clusters: made, deleted, started, stopped, and how to reach them.
+
+use super::Shared;
+use crate::control::answer::{NoBody, Problem, Segments, Strict};
+use crate::control::api::{Action, NewCluster};
+use crate::control::names;
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use berth_actors::message::{Command, Refusal};
+use berth_actors::status::ChainStatus;
+use serde_json::{Value, json};
+
+pub(super) async fn list(State(backend): State<Shared>) -> Result<Json<Vec<ChainStatus>>, Problem> {
+    Ok(Json(backend.status().await?.tenants))
+}
+
+pub(super) async fn create(
+    State(backend): State<Shared>,
+    Strict(new): Strict<NewCluster>,
+) -> Result<Json<Value>, Problem> {
+    let name = names::cluster(&new.name)?;
+    backend.ask(Command::CreateTenant { name }).await?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn delete(
+    State(backend): State<Shared>,
+    segments: Segments,
+    _: NoBody,
+) -> Result<Json<Value>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    backend.ask(Command::DeleteTenant { name }).await?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn act(
+    State(backend): State<Shared>,
+    segments: Segments,
+    _: NoBody,
+) -> Result<Json<Value>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    let action = segments.raw("action");
+    let command = match Action::parse(action) {
+        Some(Action::Start) => Command::StartTenant { name },
+        Some(Action::Stop) => Command::StopTenant { name },
+        Some(Action::Restart) => Command::RestartTenant { name },
+        Some(Action::Retry) => Command::RetryTenant { name },
+        None => {
+            let reason = format!("a cluster has no action {action:?}: use start, stop, restart or retry");
+            return Err(Refusal::NotFound(reason).into());
+        }
+    };
+    backend.ask(command).await?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn kubeconfig(
+    State(backend): State<Shared>,
+    segments: Segments,
+) -> Result<Response, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    let kubeconfig = backend.files.kubeconfig(&name).await?;
+    Ok(([(CONTENT_TYPE, "application/yaml")], kubeconfig).into_response())
+}

@@ -1,0 +1,117 @@
+//! The routes, each group under its own deadline. Streams have none: they end with their reader or the server.
+
+mod clusters;
+mod nodes;
+mod streams;
+mod tree;
+
+use super::answer::Problem;
+use super::deadline;
+use super::events::EventHub;
+use super::files::ClusterFiles;
+use actix::{MailboxError, Recipient};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use berth_actors::message::{Command, Refusal, Reply};
+use berth_actors::status::TreeStatus;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The largest body of any request is a cluster's name.
+const LARGEST_BODY: usize = 16 << 10;
+
+/// What the routes ask.
+pub(super) struct Backend {
+    pub(super) tree: Recipient<Command>,
+    pub(super) files: Arc<dyn ClusterFiles>,
+    pub(super) events: EventHub,
+    /// Ends the streams, which would otherwise outlast the server.
+    pub(super) ending: CancellationToken,
+}
+
+type Shared = Arc<Backend>;
+
+impl Backend {
+    async fn ask(&self, command: Command) -> Result<Reply, Problem> {
+        let gone = |error: MailboxError| {
+            let reason = format!("the supervision tree does not answer ({error}): the daemon is ending");
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, Refusal::Failed(reason))
+        };
+        Ok(self.tree.send(command).await.map_err(gone)??)
+    }
+
+    async fn status(&self) -> Result<TreeStatus, Problem> {
+        match self.ask(Command::Status).await? {
+            Reply::Status(status) => Ok(*status),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> Problem {
+    let kind = match reply {
+        Reply::Done => "done",
+        Reply::Status(_) => "a status",
+        Reply::Handover(_) => "a handover",
+    };
+    Refusal::Failed(format!("the supervision tree answered with {kind}, which is not what was asked")).into()
+}
+
+pub(super) fn router(backend: Backend) -> Router {
+    let reads = Router::new()
+        .route("/v1/status", get(tree::status))
+        .route("/v1/clusters", get(clusters::list))
+        .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
+        .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
+        .route("/v1/clusters/{cluster}/nodes/{node}", put(nodes::add).delete(nodes::remove));
+    let changes = Router::new()
+        .route("/v1/clusters", post(clusters::create))
+        .route("/v1/clusters/{cluster}", axum::routing::delete(clusters::delete))
+        .route("/v1/clusters/{cluster}/{action}", post(clusters::act));
+    let streams = Router::new()
+        .route("/v1/logs/{chain}/{component}", get(streams::logs))
+        .route("/v1/events", get(streams::events));
+    Router::new()
+        .merge(within(deadline::READ, reads))
+        .merge(within(deadline::CLUSTER, changes))
+        .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(tree::handover))))
+        .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
+        .merge(streams)
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(Arc::new(backend))
+}
+
+fn within(deadline: Duration, routes: Router<Shared>) -> Router<Shared> {
+    routes.route_layer(from_fn(move |request: Request, next: Next| async move {
+        tokio::time::timeout(deadline, next.run(request)).await.unwrap_or_else(|_| too_late(deadline))
+    }))
+}
+
+/// The tree goes on with what it was asked: a start or stop is not taken back because nobody waits for it.
+fn too_late(deadline: Duration) -> Response {
+    let reason = format!(
+        "no answer from the supervision tree within {} s; it goes on: see `berth status`",
+        deadline.as_secs()
+    );
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, Refusal::Failed(reason)).into_response()
+}
+
+async fn no_such_route(request: Request) -> Problem {
+    Refusal::NotFound(format!(
+        "no route {}: is the berth command newer than the daemon?",
+        request.uri().path()
+    ))
+    .into()
+}
+
+async fn no_such_method(request: Request) -> Problem {
+    let reason = format!("{} is not a method of {}", request.method(), request.uri().path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, Refusal::BadRequest(reason))
+}

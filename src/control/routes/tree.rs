@@ -1,0 +1,29 @@
+//! The whole tree: its status, a handover, its end.
+
+use super::{Shared, unexpected};
+use crate::control::answer::{NoBody, Problem};
+use axum::Json;
+use axum::extract::State;
+use berth_actors::message::{Command, Reply};
+use berth_actors::status::{HandoverStatus, TreeStatus};
+use serde_json::{Value, json};
+
+pub(super) async fn status(State(backend): State<Shared>) -> Result<Json<TreeStatus>, Problem> {
+    backend.status().await.map(Json)
+}
+
+pub(super) async fn down(State(backend): State<Shared>, _: NoBody) -> Result<Json<Value>, Problem> {
+    backend.ask(Command::Down).await?;
+    Ok(Json(json!({})))
+}
+
+/// A handover that was rolled back is an answer, not a refusal: it says how far it came.
+pub(super) async fn handover(
+    State(backend): State<Shared>,
+    _: NoBody,
+) -> Result<Json<HandoverStatus>, Problem> {
+    match backend.ask(Command::Handover).await? {
+        Reply::Handover(status) => Ok(Json(*status)),
+        other => Err(unexpected(&other)),
+    }
+}

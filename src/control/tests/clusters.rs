@@ -1,0 +1,103 @@
+//! Every route that carries a command or touches a cluster's files.
+
+use super::*;
+use berth_actors::identity::SlotName;
+use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, HandoverStatus};
+
+fn demo() -> ChainStatus {
+    ChainStatus { name: "demo".to_owned(), state: ChainState::Ready, reason: None, children: Vec::new() }
+}
+
+#[actix::test]
+async fn each_request_reaches_the_tree_as_its_command() {
+    let harness = Harness::obedient();
+    let client = &harness.client;
+    let name = || "demo".to_owned();
+
+    client.create_cluster("demo").await.unwrap();
+    client.act("demo", Action::Start).await.unwrap();
+    client.act("demo", Action::Stop).await.unwrap();
+    client.act("demo", Action::Restart).await.unwrap();
+    client.act("demo", Action::Retry).await.unwrap();
+    client.delete_cluster("demo").await.unwrap();
+    client.down().await.unwrap();
+    assert_eq!(
+        harness.asked(),
+        [
+            Command::CreateTenant { name: name() },
+            Command::StartTenant { name: name() },
+            Command::StopTenant { name: name() },
+            Command::RestartTenant { name: name() },
+            Command::RetryTenant { name: name() },
+            Command::DeleteTenant { name: name() },
+            Command::Down,
+        ]
+    );
+}
+
+#[actix::test]
+async fn status_and_cluster_list_show_the_tree_as_it_is() {
+    let harness = Harness::start(|_| {
+        let tenants = vec![demo()];
+        Ok(Reply::Status(Box::new(TreeStatus { tenants, ..TreeStatus::default() })))
+    });
+    assert_eq!(harness.client.status().await.unwrap().tenants, [demo()]);
+    assert_eq!(harness.client.clusters().await.unwrap(), [demo()]);
+    assert_eq!(harness.asked(), [Command::Status, Command::Status]);
+}
+
+#[actix::test]
+async fn a_handover_that_was_rolled_back_is_told_as_it_went() {
+    fn rolled_back() -> HandoverStatus {
+        let outcome = HandoverOutcome::RolledBack("slot b was not ready within 120 s".to_owned());
+        HandoverStatus { from: SlotName::A, to: SlotName::B, outcome, phases: Vec::new(), drain: None }
+    }
+    let harness = Harness::start(|_| Ok(Reply::Handover(Box::new(rolled_back()))));
+    assert_eq!(harness.client.handover().await.unwrap(), rolled_back());
+    assert_eq!(harness.asked(), [Command::Handover]);
+}
+
+#[actix::test]
+async fn a_refusal_of_the_tree_arrives_word_for_word() {
+    let harness = Harness::start(|command| {
+        Err(match command {
+            Command::CreateTenant { .. } => Refusal::AlreadyExists("demo exists".to_owned()),
+            Command::StartTenant { .. } => Refusal::NotFound("no cluster demo".to_owned()),
+            Command::Handover => Refusal::Conflict("a handover is under way".to_owned()),
+            Command::Down => Refusal::Failed("postgres does not stop".to_owned()),
+            _ => Refusal::BadRequest("no".to_owned()),
+        })
+    });
+    let client = &harness.client;
+    assert_eq!(
+        refusal(client.create_cluster("demo").await),
+        Refusal::AlreadyExists("demo exists".to_owned())
+    );
+    assert_eq!(
+        refusal(client.act("demo", Action::Start).await),
+        Refusal::NotFound("no cluster demo".to_owned())
+    );
+    assert_eq!(refusal(client.handover().await), Refusal::Conflict("a handover is under way".to_owned()));
+    assert_eq!(refusal(client.down().await), Refusal::Failed("postgres does not stop".to_owned()));
+    assert_eq!(refusal(client.status().await), Refusal::BadRequest("no".to_owned()));
+}
+
+#[actix::test]
+async fn the_node_snapshot_is_edited_by_name() {
+    let harness = Harness::obedient();
+    let client = &harness.client;
+    assert!(client.nodes("demo").await.unwrap().is_empty());
+    client.add_node("demo", "worker-1.rack2").await.unwrap();
+    assert_eq!(client.nodes("demo").await.unwrap(), ["worker-1.rack2"]);
+    client.remove_node("demo", "worker-1.rack2").await.unwrap();
+    assert!(matches!(refusal(client.remove_node("demo", "worker-1.rack2").await), Refusal::NotFound(_)));
+    assert!(matches!(refusal(client.nodes("web").await), Refusal::NotFound(_)));
+    assert!(harness.asked().is_empty(), "nodes are files, not the tree's business");
+}
+
+#[actix::test]
+async fn a_kubeconfig_is_handed_out_as_it_lies_there() {
+    let harness = Harness::obedient();
+    assert_eq!(harness.client.kubeconfig("demo").await.unwrap(), "kind: Config\n");
+    assert!(matches!(refusal(harness.client.kubeconfig("web").await), Refusal::NotFound(_)));
+}
