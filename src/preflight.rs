@@ -5,8 +5,9 @@
 mod account;
 mod route;
 
-pub use account::{Account, account};
+pub use account::{Account, AccountError, account};
 
+use crate::config;
 use crate::files::FileError;
 use crate::layout::{Layout, RunDirTooLong};
 use berth_actors::spec::User;
@@ -30,11 +31,8 @@ pub enum PreflightError {
          `ip address add 192.0.2.1/32 dev lo && ip route add default dev lo` is enough"
     )]
     NoDefaultRoute,
-    #[error(
-        "berth runs as root, PostgreSQL refuses to, and there is no account for it: create one with \
-         `useradd --system --shell /usr/sbin/nologin berth`"
-    )]
-    NoAccount,
+    #[error(transparent)]
+    Account(#[from] AccountError),
     #[error(
         "{path} belongs to uid {owner}, not to uid {ours}: run berth as its owner, or choose another with {flag}"
     )]
@@ -81,17 +79,15 @@ pub struct Verdict {
 }
 
 /// Looks at everything, cheapest first; the first refusal ends it. Creates nothing. Blocking, a few milliseconds.
-pub fn check(layout: &Layout) -> Result<Verdict, PreflightError> {
+/// `wanted`: the configured account for components.
+pub fn check(layout: &Layout, wanted: Option<&config::Account>) -> Result<Verdict, PreflightError> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     if !route::has_default(&text("/proc/net/route"), &text("/proc/net/ipv6_route")) {
         return Err(PreflightError::NoDefaultRoute);
     }
     layout.sockets(&"x".repeat(LONGEST_CHAIN))?;
     let ours = rustix::process::geteuid();
-    let account = account();
-    if ours.is_root() && account.is_none() {
-        return Err(PreflightError::NoAccount);
-    }
+    let account = account(wanted)?;
     for (path, flag) in [(layout.state(), "--state"), (layout.run(), "--run-dir")] {
         check_ours(path, ours.as_raw(), flag)?;
         if let Some(account) = &account {
@@ -123,11 +119,11 @@ pub fn check_reachable(path: &Path, account: &Account) -> Result<(), PreflightEr
     Ok(())
 }
 
-/// Creates the state and the run directory where they are missing: passable for other accounts under root (what lies in
+/// Creates the state and the run directory, and those that hold chains, where they are missing: passable for other accounts under root (what lies in
 /// them guards itself), private otherwise. Blocking.
 pub fn create_dirs(layout: &Layout) -> Result<(), FileError> {
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
-    for dir in [layout.state(), layout.run()] {
+    for dir in [layout.state(), layout.run(), &layout.kcp(), &layout.clusters()] {
         let failed = |action| move |source| FileError { action, path: dir.to_owned(), source };
         if let Some(parent) = dir.parent() {
             fs::create_dir_all(parent).map_err(failed("create the parents of"))?;

@@ -121,7 +121,7 @@ fn provisioned(target: &Path) -> Result<PathBuf, String> {
 
 /// Under root, components run as an account that may not get into the checkout: then they lie where it can.
 fn reachable(dir: PathBuf) -> PathBuf {
-    match preflight::account() {
+    match preflight::account(None).ok().flatten() {
         Some(account) if preflight::check_reachable(&dir, &account).is_err() => {
             PathBuf::from("/var/tmp/berth-components")
         }

@@ -1,5 +1,6 @@
 //! Files the operator names instead of what Berth would provision: checked before anything starts, never copied or changed.
 
+use super::itself::CLOUD_CONTROLLER_MANAGER;
 use rustix::fs::{Access, access};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub struct Overrides {
     pub components_dir: Option<PathBuf>,
     /// The bin directory of a PostgreSQL installation, with postgres and initdb
     #[arg(long, value_name = "DIR")]
-    pub postgres_bin: Option<PathBuf>,
+    pub postgres: Option<PathBuf>,
     /// The OpenBao program
     #[arg(long, value_name = "PATH")]
     pub openbao: Option<PathBuf>,
@@ -27,6 +28,8 @@ pub struct Overrides {
     pub kcp: Option<PathBuf>,
     #[arg(long, value_name = "PATH", help = "The k3s program; checked, not used yet")]
     pub k3s: Option<PathBuf>,
+    #[arg(long, value_name = "PATH", help = "The cloud controller manager; without it, Berth's own")]
+    pub ccm: Option<PathBuf>,
 }
 
 /// A named file cannot be used.
@@ -51,6 +54,7 @@ impl Overrides {
             }
             "kcp" => ("--kcp", &self.kcp, "kcp"),
             "k3s" => ("--k3s", &self.k3s, "k3s"),
+            "ccm" => ("--ccm", &self.ccm, CLOUD_CONTROLLER_MANAGER),
             _ => return Ok(None),
         };
         match named {
@@ -60,8 +64,8 @@ impl Overrides {
     }
 
     fn postgres_bin(&self) -> Result<Option<PathBuf>, OverrideError> {
-        let (flag, dir) = match &self.postgres_bin {
-            Some(dir) => ("--postgres-bin", dir.clone()),
+        let (flag, dir) = match &self.postgres {
+            Some(dir) => ("--postgres", dir.clone()),
             None => match self.in_dir("postgres/bin")? {
                 Some(dir) => ("--components-dir", dir),
                 None => return Ok(None),
@@ -152,7 +156,7 @@ mod tests {
     fn a_postgres_directory_without_initdb_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         program(dir.path(), "postgres", 0o755);
-        let overrides = Overrides { postgres_bin: Some(dir.path().to_owned()), ..Overrides::default() };
+        let overrides = Overrides { postgres: Some(dir.path().to_owned()), ..Overrides::default() };
         let text = overrides.program("postgres").unwrap_err().to_string();
         assert!(text.contains("--postgres-bin") && text.contains("initdb: there is no such file"), "{text}");
     }

@@ -57,7 +57,7 @@ pub async fn provision(
         kube_apiserver: Program::real(served.kube_apiserver),
         kube_controller_manager: Program::real(served.kube_controller_manager),
         kcp,
-        ccm: named(CLOUD_CONTROLLER_MANAGER),
+        ccm: overrides.program("ccm")?.map_or_else(|| named(CLOUD_CONTROLLER_MANAGER), Program::real),
     })
 }
 

@@ -28,6 +28,7 @@ mod tests;
 
 pub use place::Place;
 
+use crate::assets::Overrides;
 use crate::control::names;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exit::{CliError, Exit};
@@ -70,30 +71,8 @@ pub struct Dev {
     /// Name of the cluster to start
     #[arg(long, value_name = "NAME", default_value = "demo", value_parser = names::cluster)]
     pub tenant: String,
-    /// Use this kcp binary instead of a stand-in
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub kcp: Option<PathBuf>,
-    /// Use this k3s binary for the cluster's Kubernetes
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub k3s: Option<PathBuf>,
-    /// Use the PostgreSQL whose programs lie in this directory
-    #[arg(long, value_name = "DIR", help_heading = "Components")]
-    pub postgres: Option<PathBuf>,
-    /// Use this OpenBao binary
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub openbao: Option<PathBuf>,
-    /// Use this kine binary
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub kine: Option<PathBuf>,
-    /// Use this kube-apiserver binary
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub kube_apiserver: Option<PathBuf>,
-    /// Use this kube-controller-manager binary
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub kube_controller_manager: Option<PathBuf>,
-    /// Use this cloud controller manager binary
-    #[arg(long, value_name = "PATH", help_heading = "Components")]
-    pub ccm: Option<PathBuf>,
+    #[command(flatten)]
+    pub components: Overrides,
 }
 
 /// Everything that is asked of a running daemon, or needs none.

@@ -57,15 +57,15 @@ pub const FRONT_LISTEN: (SocketAddr, &str) = (
 );
 
 /// Measured on a real kcp: plain connections end within 0.2 s; HTTP/2 with many streams needs about 2 s.
-pub(super) const DRAIN_LIMIT: (Span, &str) =
+pub const DRAIN_LIMIT: (Span, &str) =
     (Span(Duration::from_secs(4)), "twice what busy HTTP/2 clients need to leave by themselves");
 
-pub(super) const PORTS: (PortRange, &str) =
+pub const PORTS: (PortRange, &str) =
     (PortRange::new(16443, 17442), "a thousand ports below the kernel's ephemeral range");
 
 pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serves");
 
-pub(super) const SHUTDOWN_DELAY: (Span, &str) =
+pub const SHUTDOWN_DELAY: (Span, &str) =
     (Span(Duration::ZERO), "a terminating kcp serves nobody; the front drains before it is told to stop");
 
 pub(super) const COMPONENT: &str = "the asset store's";

@@ -4,7 +4,7 @@ use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime};
 use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
-use crate::config::defaults;
+use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
 use crate::preflight::{self, PreflightError};
 use berth_actors::message::{Command, Refusal, Reply};
@@ -69,8 +69,8 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         front_listen: dev.front,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
-        start_concurrency: 2,
-        ports: defaults::PORT_RANGE.0.ports(),
+        start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
+        ports: defaults::PORTS.0.ports(),
     }
 }
 
@@ -99,7 +99,7 @@ async fn tree(root: &actix::Addr<berth_actors::root::Root>) -> Option<TreeStatus
 /// Root's components run as another account, which may not be able to reach a home directory. Then the state lies where it
 /// can, and `.berth` points there.
 fn reachable(layout: Layout) -> Result<Layout, DaemonError> {
-    let Some(account) = preflight::account() else { return Ok(layout) };
+    let Some(account) = preflight::account(None).map_err(PreflightError::from)? else { return Ok(layout) };
     match preflight::check_reachable(layout.state(), &account) {
         Err(PreflightError::Unreachable(_)) => {}
         _ => return Ok(layout),

@@ -56,9 +56,9 @@ impl Daemon {
     /// tree has its orders, not when everything is ready.
     pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
         let layout = settings.layout.clone();
-        let checked = layout.clone();
+        let (checked, account) = (layout.clone(), settings.account.clone());
         let verdict = blocking(move || {
-            let verdict = preflight::check(&checked)?;
+            let verdict = preflight::check(&checked, account.as_ref())?;
             preflight::create_dirs(&checked)?;
             Ok::<_, DaemonError>(verdict)
         })

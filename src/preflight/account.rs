@@ -1,5 +1,6 @@
 //! The unprivileged account components run as under a root daemon, and what it may pass through.
 
+use crate::config;
 use berth_actors::spec::User;
 use std::fs;
 
@@ -13,10 +14,39 @@ pub struct Account {
     pub user: User,
 }
 
-/// Who components run as: an unprivileged account when this process is root and there is one. Blocking.
-pub fn account() -> Option<Account> {
-    let passwd = || fs::read_to_string("/etc/passwd").unwrap_or_default();
-    rustix::process::geteuid().is_root().then(passwd).and_then(|passwd| choose_account(&passwd))
+/// Who components run as when this process is root: the account that was asked for, else the first of the customary ones
+/// that exists. `None` when this process is not root: everything runs as itself. Blocking.
+pub fn account(wanted: Option<&config::Account>) -> Result<Option<Account>, AccountError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    match wanted {
+        Some(wanted) => named(wanted, &passwd).map(Some),
+        None => choose_account(&passwd).map(Some).ok_or(AccountError::None),
+    }
+}
+
+/// Components cannot be given an account.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    #[error(
+        "berth runs as root, PostgreSQL refuses to, and there is no account for it: create one with \
+         `useradd --system --shell /usr/sbin/nologin berth`"
+    )]
+    None,
+    #[error(transparent)]
+    Unknown(#[from] config::UnknownAccount),
+    #[error("uid {0} has no name in /etc/passwd, and postgres looks it up: create an account with that uid")]
+    Nameless(u32),
+}
+
+/// postgres knows its clients by their account's name, so a bare uid must have one.
+fn named(wanted: &config::Account, passwd: &str) -> Result<Account, AccountError> {
+    let user = wanted.resolve(passwd)?;
+    let account = passwd.lines().filter_map(parse_account).find(|account| account.user.uid == user.uid);
+    let name = account.ok_or(AccountError::Nameless(user.uid))?.name;
+    Ok(Account { name, user })
 }
 
 /// The account components run as when the daemon is root.
