@@ -31,11 +31,9 @@ pub(super) fn among(addresses: impl Iterator<Item = SocketAddr>) -> Choice {
 
 /// Where a client on this host connects to. A listener on `::` takes IPv4 too, as every component here leaves it.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    match unmapped(address.ip()) {
-        ip if ip.is_unspecified() => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
-        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
-        IpAddr::V6(_) => address,
-    }
+    let ip = unmapped(address.ip());
+    let reachable = if ip.is_unspecified() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { ip };
+    SocketAddr::new(reachable, address.port())
 }
 
 /// Whether a bind to `wanted` fails because of a listener on `taken`.

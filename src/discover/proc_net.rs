@@ -3,16 +3,13 @@
 //! Slower: the kernel prints every connection, too.
 
 use super::Listener;
-use procfs::net::{TcpNetEntry, TcpState};
+use procfs::net::TcpState;
 use std::io;
 
 /// Both families; one that this host does not have is empty.
 pub(super) fn listeners() -> io::Result<Vec<Listener>> {
     let v4 = procfs::net::tcp().map_err(io::Error::other)?;
     let v6 = procfs::net::tcp6().unwrap_or_default();
-    Ok(v4.into_iter().chain(v6).filter(|entry| entry.state == TcpState::Listen).map(listener).collect())
-}
-
-fn listener(entry: TcpNetEntry) -> Listener {
-    Listener { address: entry.local_address, inode: entry.inode }
+    let listening = v4.into_iter().chain(v6).filter(|entry| entry.state == TcpState::Listen);
+    Ok(listening.map(|entry| Listener { address: entry.local_address, inode: entry.inode }).collect())
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::process::identity_of;
 use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command, Stdio};
 
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 fn bound(ip: impl Into<std::net::IpAddr>) -> (OwnedFd, SocketAddr) {
     let address = SocketAddr::new(ip.into(), 0);
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket(family, SocketType::STREAM, None).unwrap();
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &address).unwrap();
     let address = getsockname(&socket).unwrap().try_into().unwrap();
     (socket, address)

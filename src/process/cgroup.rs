@@ -48,7 +48,10 @@ impl CgroupRoot {
 
 fn probe(root: &Path) -> io::Result<()> {
     fs::create_dir_all(root)?;
-    fs::metadata(root.join("cgroup.kill")).map(drop)
+    let kill = fs::metadata(root.join("cgroup.kill")).map(drop);
+    // Stays where an earlier daemon's components are in it.
+    let _ = fs::remove_dir(root);
+    kill
 }
 
 /// One component's cgroup.

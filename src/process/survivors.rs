@@ -13,7 +13,7 @@ use crate::files::FileError;
 use crate::layout::Layout;
 use berth_actors::identity::ComponentId;
 use rustix::process::{Signal, pidfd_send_signal};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
         .unwrap_or_else(|error| Err(SurvivorError::Reap { state, reason: error.to_string() }))
 }
 
-fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
+pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
     let ledger = Ledger::open(layout.ledger())?;
     let search = Search { records: ledger.all()?, mark: StateMark::of(layout) };
     let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
@@ -84,13 +84,19 @@ struct Search {
 }
 
 impl Search {
-    /// Lets every postgres shut down at once, and waits for the last.
+    /// Lets every postgres shut down at once, and waits for the slowest.
     fn ask(&self) -> io::Result<()> {
         let table = Table::read()?;
-        let asked: Vec<_> = self
+        let postgres: HashMap<u32, &Entry> = self
             .marked(&table)
             .filter(|(component, _)| component.component == ASKED_FIRST)
-            .filter_map(|(_, entry)| reap::open(&entry.into()).transpose())
+            .map(|(_, entry)| (entry.pid, entry))
+            .collect();
+        // What it started itself ends with it.
+        let asked: Vec<_> = postgres
+            .values()
+            .filter(|entry| !postgres.contains_key(&entry.parent))
+            .filter_map(|entry| reap::open(&(*entry).into()).transpose())
             .collect::<Result<_, _>>()?;
         for postgres in &asked {
             // A failure shows as a process that is left.
