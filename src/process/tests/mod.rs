@@ -1,5 +1,7 @@
 //! The host against real processes. A child tells through a named pipe how far it is; nobody waits for time to pass.
 
+mod postgres;
+
 use super::ledger::Ledger;
 use super::survivors::Survivor;
 use super::tool::{Tool, ToolError};
