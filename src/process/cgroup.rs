@@ -68,10 +68,10 @@ impl Cgroup {
         &self.0
     }
 
-    /// Where a process writes itself in.
-    pub(super) fn entrance(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(self.0.join("cgroup.procs"), flags, Mode::empty())?)
+    /// For a child to be born in.
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(&self.0, flags, Mode::empty())?)
     }
 
     /// SIGKILLs every member at once, before any of them can fork out of reach, and lists who has not died yet.

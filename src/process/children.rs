@@ -2,22 +2,21 @@
 //!
 //! Process-wide because wait(2) is. The spawner and tools register here; [`super::orphans`] asks.
 
+use super::birth::{Birth, BirthError, Newborn};
+use super::raw;
 use std::collections::HashSet;
-use std::io;
-use std::process::{Child, Command};
 use std::sync::{LazyLock, Mutex, PoisonError, RwLock, TryLockError};
 
 /// Held shared from fork to registration, exclusively by the collector: it never sees a child that is not yet known.
 static BIRTHS: RwLock<()> = RwLock::new(());
 static KNOWN: LazyLock<Mutex<HashSet<u32>>> = LazyLock::new(Mutex::default);
 
-/// Starts `command` and registers the child. Blocking until the program is executed or has failed to be.
-#[expect(clippy::disallowed_methods, reason = "the one place where children are born")]
-pub(super) fn bear(command: &mut Command) -> io::Result<Child> {
+/// Bears a child and registers it. Blocking until its program is executed or has failed to be.
+pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
     let _birth = BIRTHS.read().unwrap_or_else(PoisonError::into_inner);
-    let child = command.spawn()?;
-    know(child.id());
-    Ok(child)
+    let newborn = raw::bear(birth)?;
+    know(newborn.pid);
+    Ok(newborn)
 }
 
 /// Registers an adopted process, which is a child when the daemon was replaced by exec.

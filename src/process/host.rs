@@ -3,6 +3,7 @@
 //! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on the blocking pool; waiting for an exit is
 //! one readiness event on a pidfd.
 
+use super::birth::Newborn;
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
 use super::life::Life;
@@ -17,11 +18,11 @@ use async_trait::async_trait;
 use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
+use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
-use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The processes of one state directory. Cheap to clone.
@@ -150,7 +151,7 @@ impl Shared {
         self.ledger.write(&record).map_err(retry)?;
         let marks = spawn::Marks { token: &record.token, component: &self.mark.component(component) };
         let born = spawn::start(spec, &log, cgroup.as_ref(), &marks)
-            .and_then(|child| self.watch(child, &mut record));
+            .and_then(|newborn| self.watch(newborn, &mut record));
         born.map(|identity| Spawned { identity, log_offset }).inspect_err(|_| {
             if let Some(cgroup) = &cgroup {
                 cgroup.remove();
@@ -172,23 +173,24 @@ impl Shared {
     }
 
     /// Completes the record of a child and watches it; a child that cannot be watched is killed.
-    fn watch(&self, mut child: Child, record: &mut Record) -> Result<Identity, SpawnError> {
-        match self.try_watch(child.id(), record) {
-            Ok(identity) => Ok(identity),
-            Err(error) => {
-                let _ = children::forget(child.id(), || child.kill().and_then(|()| child.wait()));
-                Err(retry(format!("{}: started but cannot be watched: {error}", record.component)))
+    fn watch(&self, newborn: Newborn, record: &mut Record) -> Result<Identity, SpawnError> {
+        let pid = newborn.pid;
+        self.try_watch(newborn, record).map_err(|error| {
+            if let Some(raw_pid) = identity::raw_pid(pid) {
+                children::forget(pid, || {
+                    let _ = kill_process(raw_pid, rustix::process::Signal::KILL);
+                    let _ = waitid(WaitId::Pid(raw_pid), WaitIdOptions::EXITED);
+                });
             }
-        }
+            retry(format!("{}: started but cannot be watched: {error}", record.component))
+        })
     }
 
-    fn try_watch(&self, pid: u32, record: &mut Record) -> io::Result<Identity> {
-        // Neither can be missing: the child stays at least a zombie until it is waited for.
-        let gone = || io::Error::new(io::ErrorKind::NotFound, format!("no /proc/{pid}/stat"));
-        let identity = identity::of(pid).ok_or_else(gone)?;
-        let pidfd = identity::open(&identity)?.ok_or_else(gone)?;
+    fn try_watch(&self, newborn: Newborn, record: &mut Record) -> io::Result<Identity> {
+        // It cannot be missing: the child stays at least a zombie until it is waited for.
+        let identity = identity::of(newborn.pid).ok_or(io::ErrorKind::NotFound)?;
         record.phase = Phase::Running(identity.clone());
-        let life = Life::new(identity.clone(), Some(record.clone()), pidfd)?;
+        let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
         if let Err(error) = self.ledger.write(record) {
             // The intent on disk carries the token, by which the next daemon finds the process all the same.
             tracing::warn!(component = %record.component, %error, "the record stays an intent");

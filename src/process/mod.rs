@@ -12,9 +12,10 @@
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left;  survivors  the same for an earlier daemon's processes
 //! orphans   zombies that were reparented to the daemon
-//! raw       the code between fork and exec
+//! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
 
+mod birth;
 mod cgroup;
 mod children;
 mod host;

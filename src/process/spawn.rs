@@ -2,15 +2,14 @@
 //!
 //! Called by the host, on a blocking thread. Keeps no records and watches nothing.
 
+use super::birth::{Birth, BirthError, Newborn, Stage};
 use super::cgroup::Cgroup;
-use super::raw::{self, Birth};
 use super::{children, mark};
 use berth_actors::host::SpawnError;
 use berth_actors::spec::ProcessSpec;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use rustix::fd::AsFd;
+use std::fs::File;
+use std::io::ErrorKind;
 
 /// How the child is found again when its pid does not suffice.
 pub(super) struct Marks<'a> {
@@ -24,58 +23,52 @@ pub(super) fn start(
     log: &File,
     cgroup: Option<&Cgroup>,
     marks: &Marks<'_>,
-) -> Result<Child, SpawnError> {
-    check_dir(spec)?;
-    let output = || log.try_clone().map(Stdio::from).map_err(|error| short_of(spec, &error));
-    let mut command = Command::new(&spec.program);
-    command
-        .args(&spec.args)
-        .env_clear()
-        .envs(&spec.env)
-        .env(mark::TOKEN, marks.token)
-        .env(mark::COMPONENT, marks.component)
-        .current_dir(&spec.dir)
-        .stdin(Stdio::null())
-        .stdout(output()?)
-        .stderr(output()?);
-    if let Some(arg0) = &spec.arg0 {
-        command.arg0(arg0);
-    }
-    let entrance = cgroup.and_then(|cgroup| cgroup.entrance().ok());
-    raw::arm(&mut command, Birth { cgroup: entrance, user: spec.user, dies_with_parent: false });
-    children::bear(&mut command).map_err(|error| classify(spec, &error))
+) -> Result<Newborn, SpawnError> {
+    let failed = |error: BirthError| classify(spec, &error);
+    let null = File::open("/dev/null").map_err(|error| failed(Stage::Prepare.failed(error)))?;
+    let cgroup = cgroup.and_then(|cgroup| cgroup.open().ok());
+    let name = spec.arg0.as_ref().map_or_else(|| spec.program.as_os_str().to_owned(), Into::into);
+    let own_marks = [(mark::TOKEN, marks.token), (mark::COMPONENT, marks.component)];
+    let environment = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    children::bear(&Birth {
+        program: &spec.program,
+        arguments: [name].into_iter().chain(spec.args.iter().map(Into::into)).collect(),
+        environment: environment.chain(own_marks).map(|(name, value)| Birth::variable(name, value)).collect(),
+        dir: &spec.dir,
+        stdin: null.as_fd(),
+        stdout: log.as_fd(),
+        stderr: log.as_fd(),
+        cgroup: cgroup.as_ref().map(AsFd::as_fd),
+        user: spec.user,
+        dies_with_thread: false,
+    })
+    .map_err(failed)
 }
 
-/// Before the fork: the error of a failed chdir in the child would read like a missing program.
-fn check_dir(spec: &ProcessSpec) -> Result<(), SpawnError> {
-    match fs::metadata(&spec.dir) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(SpawnError::Fatal(format!("{} is not a directory", spec.dir.display()))),
-        Err(error) => Err(SpawnError::Fatal(format!("working directory {}: {error}", spec.dir.display()))),
-    }
-}
-
-/// pids, memory, descriptors, or a program file that is still open for writing: all pass.
-fn short_of(spec: &ProcessSpec, error: &io::Error) -> SpawnError {
-    SpawnError::Retry(format!("cannot start {}: {error}", spec.program.display()))
-}
-
-fn classify(spec: &ProcessSpec, error: &io::Error) -> SpawnError {
+fn classify(spec: &ProcessSpec, error: &BirthError) -> SpawnError {
     let program = spec.program.display();
-    let execution_format = rustix::io::Errno::NOEXEC.raw_os_error();
-    match error.kind() {
-        ErrorKind::NotFound => {
-            SpawnError::Fatal(format!("{program} does not exist, or the interpreter it names does not"))
+    let who = spec.user.map_or_else(String::new, |user| format!(" as uid {}", user.uid));
+    let dir = spec.dir.display();
+    let kind = error.source.kind();
+    let is_permanent = matches!(
+        kind,
+        ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::NotADirectory
+            | ErrorKind::InvalidInput
+    ) || error.source.raw_os_error() == Some(libc::ENOEXEC);
+    let what = match (error.stage, kind) {
+        (Stage::Directory, _) => {
+            format!("cannot start {program}{who}: working directory {dir}: {}", error.source)
         }
-        ErrorKind::PermissionDenied => {
-            let who = spec.user.map_or_else(String::new, |user| format!(" as uid {}", user.uid));
-            SpawnError::Fatal(format!(
-                "{program} may not be executed{who}: check its mode and that of every directory above it"
-            ))
+        (Stage::Execute, ErrorKind::NotFound) => {
+            format!("{program} does not exist, or the interpreter it names does not")
         }
-        _ if error.raw_os_error() == Some(execution_format) => {
-            SpawnError::Fatal(format!("{program} is no executable for this machine"))
+        (Stage::Execute, ErrorKind::PermissionDenied) => {
+            format!("{program} may not be executed{who}: check its mode and that of every directory above it")
         }
-        _ => short_of(spec, error),
-    }
+        _ => format!("cannot start {program}{who}: {error}"),
+    };
+    // The rest passes: pids, memory, descriptors, or a program file that is still open for writing.
+    if is_permanent { SpawnError::Fatal(what) } else { SpawnError::Retry(what) }
 }

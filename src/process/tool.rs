@@ -3,21 +3,19 @@
 //! Blueprints call [`run`] while they prepare a component. A tool has a deadline, no log file and no ledger record; it dies
 //! with the daemon.
 
-use super::raw::{self, Birth};
+use super::birth::{Birth, BirthError, Stage};
 use super::reap::timespec;
 use super::{children, identity, life};
 use berth_actors::host::ExitStatus;
 use berth_actors::spec::User;
-use rustix::fd::OwnedFd;
+use rustix::fd::AsFd;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{PidfdFlags, Signal, WaitIdOptions, kill_process_group, pidfd_open};
+use rustix::process::{Signal, WaitIdOptions, kill_process_group};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Lines of output in an error: enough to see what initdb choked on.
@@ -58,8 +56,8 @@ pub struct ToolOutput {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
-    #[error("cannot run {program} in {dir}: {source}", program = .program.display(), dir = .dir.display())]
-    Start { program: PathBuf, dir: PathBuf, source: io::Error },
+    #[error("cannot run {program} in {dir}: {reason}", program = .program.display(), dir = .dir.display())]
+    Start { program: PathBuf, dir: PathBuf, reason: String },
     #[error("{program}: {status}; its last words: {words}", program = .program.display())]
     Failed { program: PathBuf, status: ExitStatus, words: String },
     #[error("{program}: not done after {}s, killed; its last words: {words}", .after.as_secs(), program = .program.display())]
@@ -70,62 +68,61 @@ pub enum ToolError {
 /// deadline does.
 pub async fn run(tool: Tool, deadline: Duration) -> Result<ToolOutput, ToolError> {
     let (program, dir) = (tool.program.clone(), tool.dir.clone());
-    let failed = move |source| ToolError::Start { program, dir, source };
-    match tokio::task::spawn_blocking(move || run_blocking(&tool, deadline)).await {
-        Ok(result) => result,
-        Err(error) => Err(failed(io::Error::other(error))),
-    }
+    tokio::task::spawn_blocking(move || run_blocking(&tool, deadline))
+        .await
+        .unwrap_or_else(|error| Err(ToolError::Start { program, dir, reason: error.to_string() }))
 }
 
 /// One thread from birth to burial: the tool is told to die with the thread that spawned it.
 fn run_blocking(tool: &Tool, deadline: Duration) -> Result<ToolOutput, ToolError> {
-    let failed = |source| ToolError::Start { program: tool.program.clone(), dir: tool.dir.clone(), source };
+    let (program, dir) = (|| tool.program.clone(), || tool.dir.clone());
+    let failed =
+        |error: BirthError| ToolError::Start { program: program(), dir: dir(), reason: error.to_string() };
     let (stdout, stderr) = (memory("stdout").map_err(failed)?, memory("stderr").map_err(failed)?);
     let status = live(tool, deadline, &stdout, &stderr).map_err(failed)?;
     let (stdout, stderr) = (read(&stdout), read(&stderr));
     let words = || last_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
     match status {
         Some(ExitStatus::Code(0)) => Ok(ToolOutput { stdout, stderr }),
-        Some(status) => Err(ToolError::Failed { program: tool.program.clone(), status, words: words() }),
-        None => Err(ToolError::TooLate { program: tool.program.clone(), after: deadline, words: words() }),
+        Some(status) => Err(ToolError::Failed { program: program(), status, words: words() }),
+        None => Err(ToolError::TooLate { program: program(), after: deadline, words: words() }),
     }
 }
 
 /// `None` when it had to be killed.
-fn live(tool: &Tool, deadline: Duration, stdout: &File, stderr: &File) -> io::Result<Option<ExitStatus>> {
-    let mut command = Command::new(&tool.program);
-    command
-        .args(&tool.args)
-        .env_clear()
-        .envs(&tool.env)
-        .current_dir(&tool.dir)
-        .stdin(Stdio::null())
-        .stdout(stdout.try_clone()?)
-        .stderr(stderr.try_clone()?);
-    raw::arm(&mut command, Birth { cgroup: None, user: tool.user, dies_with_parent: true });
-    let mut child = children::bear(&mut command)?;
-    let pid = child.id();
-    let Some(pidfd) = identity::raw_pid(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
-        children::forget(pid, || child.kill().and_then(|()| child.wait()))?;
-        return Err(io::Error::other("no pidfd for it"));
-    };
-    let ended = life::ended_within(&pidfd, timespec(deadline));
+fn live(
+    tool: &Tool,
+    deadline: Duration,
+    stdout: &File,
+    stderr: &File,
+) -> Result<Option<ExitStatus>, BirthError> {
+    let null = File::open("/dev/null").map_err(|error| Stage::Prepare.failed(error))?;
+    let arguments = [tool.program.as_os_str().to_owned()].into_iter();
+    let newborn = children::bear(&Birth {
+        program: &tool.program,
+        arguments: arguments.chain(tool.args.iter().map(Into::into)).collect(),
+        environment: tool.env.iter().map(|(name, value)| Birth::variable(name, value)).collect(),
+        dir: &tool.dir,
+        stdin: null.as_fd(),
+        stdout: stdout.as_fd(),
+        stderr: stderr.as_fd(),
+        cgroup: None,
+        user: tool.user,
+        dies_with_thread: true,
+    })?;
+    let ended = life::ended_within(&newborn.pidfd, timespec(deadline));
     // The group before the leader is waited for: until then nobody else can have its number.
-    if let Some(group) = identity::raw_pid(pid) {
+    if let Some(group) = identity::raw_pid(newborn.pid) {
         let _ = kill_process_group(group, Signal::KILL);
     }
-    let status = children::forget(pid, || bury(&pidfd));
+    // Ended, or just killed: either way there is nothing to wait for but the kernel.
+    let status = children::forget(newborn.pid, || life::exit_status(&newborn.pidfd, WaitIdOptions::EXITED));
     Ok(status.filter(|_| ended))
 }
 
-/// Ended, or just killed: either way there is nothing to wait for but the kernel.
-fn bury(pidfd: &OwnedFd) -> Option<ExitStatus> {
-    life::exit_status(pidfd, WaitIdOptions::EXITED)
-}
-
 /// Output goes to memory, not to a pipe: a tool that leaves a child behind would hold the pipe open.
-fn memory(name: &str) -> io::Result<File> {
-    Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+fn memory(name: &str) -> Result<File, BirthError> {
+    memfd_create(name, MemfdFlags::CLOEXEC).map(File::from).map_err(|error| Stage::Prepare.failed(error))
 }
 
 fn read(output: &File) -> String {
