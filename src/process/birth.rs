@@ -53,16 +53,6 @@ pub(super) enum Stage {
     Execute,
 }
 
-impl Stage {
-    const ALL: [Self; 6] =
-        [Self::Prepare, Self::Fork, Self::Setup, Self::Directory, Self::User, Self::Execute];
-
-    /// What the child's report of `byte` means.
-    pub(super) fn reported(byte: u8) -> Self {
-        Self::ALL.into_iter().find(|stage| *stage as u8 == byte).unwrap_or(Self::Setup)
-    }
-}
-
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

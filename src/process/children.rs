@@ -13,8 +13,12 @@ static KNOWN: LazyLock<Mutex<HashSet<u32>>> = LazyLock::new(Mutex::default);
 
 /// Bears a child and registers it. Blocking until its program is executed or has failed to be.
 pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
+    register(|| raw::bear(birth))
+}
+
+pub(super) fn register<E>(bear: impl FnOnce() -> Result<Newborn, E>) -> Result<Newborn, E> {
     let _birth = BIRTHS.read().unwrap_or_else(PoisonError::into_inner);
-    let newborn = raw::bear(birth)?;
+    let newborn = bear()?;
     know(newborn.pid);
     Ok(newborn)
 }

@@ -1,6 +1,5 @@
 //! The host against real processes. A child tells through a named pipe how far it is; nobody waits for time to pass.
 
-mod adhoc;
 mod postgres;
 
 use super::ledger::Ledger;

@@ -51,9 +51,8 @@ fn spec(bench: &Bench, data: &Path) -> ProcessSpec {
     }
 }
 
-/// Starts postgres and a backend that is too busy to notice the postmaster's death. Returns both.
-async fn with_a_busy_backend(bench: &Bench, id: &ComponentId, data: &Path) -> (Identity, Identity) {
-    let postmaster = bench.host.spawn(id, &spec(bench, data)).await.unwrap().identity;
+/// As soon as it accepts a login.
+async fn connect(data: &Path) -> tokio_postgres::Client {
     let mut config = tokio_postgres::Config::new();
     config.host_path(data).user("berth").dbname("postgres");
     let (client, connection) = soon(async {
@@ -66,6 +65,13 @@ async fn with_a_busy_backend(bench: &Bench, id: &ComponentId, data: &Path) -> (I
     })
     .await;
     tokio::spawn(connection);
+    client
+}
+
+/// Starts postgres and a backend that is too busy to notice the postmaster's death. Returns both.
+async fn with_a_busy_backend(bench: &Bench, id: &ComponentId, data: &Path) -> (Identity, Identity) {
+    let postmaster = bench.host.spawn(id, &spec(bench, data)).await.unwrap().identity;
+    let client = connect(data).await;
     let pid: i32 = client.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     let backend = identity_of(u32::try_from(pid).unwrap()).unwrap();
     tokio::spawn(async move { client.batch_execute("do $$ begin loop end loop; end $$").await });
@@ -102,6 +108,7 @@ async fn a_busy_backend_does_not_outlive_the_reap_of_its_killed_postmaster() {
         assert_eq!(left_in(&data), [0; 0]);
 
         let again = bench.host.spawn(&id, &spec(&bench, &data)).await.unwrap().identity;
+        connect(&data).await;
         bench.host.signal(&again, Signal::Int).await.unwrap();
         assert_eq!(soon(bench.host.exited(&again)).await, ExitStatus::Code(0));
         bench.host.reap(&id, &again).await.unwrap();
