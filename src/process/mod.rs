@@ -1,1 +1,41 @@
-//! process
+//! Processes of this host: born, watched, signalled, and reaped to the last descendant.
+//!
+//! The supervision tree calls [`ProcessHost`]; the tenant and kcp adapters call [`tool::run`] for short programs such as
+//! initdb; `main` takes [`lock::StateLock`], calls [`survivors::reap_all`] and starts [`orphans::adopt`], in this order.
+//! Nothing here decides when something starts or ends.
+//!
+//! ```text
+//! spawn     ProcessSpec -> a process in a session and cgroup of its own, marked by token and component
+//! identity  (boot id, pid, start time), and the pidfd that is checked against it
+//! life      one watched process: its exit status, its signals
+//! ledger    one record per component, so that the next daemon finds what this one leaves
+//! table     all processes of the host at one moment;  remains  which of them belong to a record
+//! reap      SIGKILL until nothing is left;  survivors  the same for an earlier daemon's processes
+//! orphans   zombies that were reparented to the daemon
+//! birth     what a child starts with;  raw  the code between fork and exec
+//! ```
+
+mod birth;
+mod cgroup;
+mod children;
+mod host;
+mod identity;
+mod ledger;
+mod life;
+pub mod lock;
+mod mark;
+pub mod orphans;
+mod output;
+mod raw;
+mod reap;
+mod remains;
+mod spawn;
+pub mod survivors;
+mod table;
+pub mod tool;
+
+pub use host::ProcessHost;
+pub use identity::{is_alive, of as identity_of};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! The tree's view of the process adapter: births, deaths, signals, and reaping.
+//!
+//! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on the blocking pool; waiting for an exit is
+//! one readiness event on a pidfd.
+
+use super::birth::Newborn;
+use super::cgroup::{Cgroup, CgroupRoot};
+use super::ledger::{Ledger, Phase, Record};
+use super::life::Life;
+use super::mark::{self, StateMark};
+use super::reap::{self, Targets};
+use super::spawn;
+use super::table::SharedTable;
+use super::{children, identity, output, remains};
+use crate::files::{self, FileError};
+use crate::layout::Layout;
+use async_trait::async_trait;
+use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
+use berth_actors::identity::{ComponentId, Identity};
+use berth_actors::spec::{ProcessSpec, Signal};
+use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The processes of one state directory. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ProcessHost {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ledger: Ledger,
+    mark: StateMark,
+    cgroups: Option<CgroupRoot>,
+    table: SharedTable,
+    /// Every process that was spawned or adopted. A buried one stays, for its status, until its component starts again.
+    lives: Mutex<HashMap<Identity, Arc<Life>>>,
+}
+
+impl ProcessHost {
+    /// Creates the ledger's directory and looks for a cgroup to work in. Blocking; once, at the daemon's start.
+    pub fn new(layout: &Layout) -> Result<Self, FileError> {
+        let ledger = Ledger::open(layout.ledger())?;
+        let mark = StateMark::of(layout);
+        let cgroups = CgroupRoot::find(&mark);
+        let (table, lives) = (SharedTable::default(), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, lives }) })
+    }
+
+    #[cfg(test)]
+    pub(super) fn without_cgroups(layout: &Layout) -> Result<Self, FileError> {
+        let mut host = Self::new(layout)?;
+        if let Some(shared) = Arc::get_mut(&mut host.shared) {
+            shared.cgroups = None;
+        }
+        Ok(host)
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || work(&shared)).await.map_err(io::Error::other)
+    }
+
+    /// The watched life of `identity`, adopted now if nobody did before; `None` when it is gone.
+    async fn life(&self, identity: &Identity) -> io::Result<Option<Arc<Life>>> {
+        if let Some(life) = self.shared.lives().get(identity) {
+            return Ok(Some(Arc::clone(life)));
+        }
+        let identity = identity.clone();
+        self.blocking(move |shared| shared.adopt(&identity)).await?
+    }
+}
+
+#[async_trait]
+impl Processes for ProcessHost {
+    async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        let (component, spec) = (component.clone(), spec.clone());
+        self.blocking(move |shared| shared.spawn(&component, &spec))
+            .await
+            .unwrap_or_else(|error| Err(retry(error)))
+    }
+
+    async fn exited(&self, identity: &Identity) -> ExitStatus {
+        match self.life(identity).await {
+            Ok(Some(life)) => life.exited().await,
+            Ok(None) => ExitStatus::Unknown,
+            Err(error) => {
+                tracing::error!(%identity, %error, "cannot watch a process; it is taken for dead and will be reaped");
+                ExitStatus::Unknown
+            }
+        }
+    }
+
+    async fn signal(&self, identity: &Identity, signal: Signal) -> Result<(), String> {
+        let life = self.life(identity).await.map_err(|error| format!("{identity}: {error}"))?;
+        life.map_or(Ok(()), |life| life.signal(signal))
+            .map_err(|error| format!("{signal:?} to {identity}: {error}"))
+    }
+
+    async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        let (component, identity) = (component.clone(), identity.clone());
+        self.blocking(move |shared| shared.reap(&component, &identity))
+            .await
+            .map_err(|error| error.to_string())?
+    }
+
+    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String> {
+        let log = log.to_owned();
+        self.blocking(move |_| output::tail(&log, lines).unwrap_or_default()).await.unwrap_or_default()
+    }
+}
+
+impl Shared {
+    fn lives(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Life>>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn adopt(&self, identity: &Identity) -> io::Result<Option<Arc<Life>>> {
+        let mut lives = self.lives();
+        if let Some(life) = lives.get(identity) {
+            return Ok(Some(Arc::clone(life)));
+        }
+        let Some(life) = Life::adopt(identity)?.map(Arc::new) else { return Ok(None) };
+        lives.insert(identity.clone(), Arc::clone(&life));
+        Ok(Some(life))
+    }
+
+    fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        self.refuse_a_second(component)?;
+        let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
+        let log_offset = log.metadata().map_err(retry)?.len();
+        let cgroup = self.cgroups.as_ref().and_then(|root| {
+            let created = root.create(component);
+            created.inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup")).ok()
+        });
+        let mut record = Record {
+            component: component.clone(),
+            token: mark::new_token(),
+            program: spec.program.canonicalize().unwrap_or_else(|_| spec.program.clone()),
+            dir: spec.dir.canonicalize().unwrap_or_else(|_| spec.dir.clone()),
+            cgroup: cgroup.as_ref().map(|cgroup| cgroup.path().to_owned()),
+            phase: Phase::Intent,
+        };
+        self.ledger.write(&record).map_err(retry)?;
+        let marks = spawn::Marks { token: &record.token, component: &self.mark.component(component) };
+        let born = spawn::start(spec, &log, cgroup.as_ref(), &marks)
+            .and_then(|newborn| self.watch(newborn, &mut record));
+        born.map(|identity| Spawned { identity, log_offset }).inspect_err(|_| {
+            if let Some(cgroup) = &cgroup {
+                cgroup.remove();
+            }
+            let _ = self.ledger.remove(component);
+        })
+    }
+
+    /// At most one process per component, whatever the tree believes.
+    fn refuse_a_second(&self, component: &ComponentId) -> Result<(), SpawnError> {
+        let mut lives = self.lives();
+        let of_component =
+            |life: &Life| life.record.as_ref().is_some_and(|record| record.component == *component);
+        if let Some(life) = lives.values().find(|life| of_component(life) && !life.is_buried()) {
+            return Err(SpawnError::Retry(format!("{component}: {} has not been reaped yet", life.identity)));
+        }
+        lives.retain(|_, life| !of_component(life));
+        Ok(())
+    }
+
+    /// Completes the record of a child and watches it; a child that cannot be watched is killed.
+    fn watch(&self, newborn: Newborn, record: &mut Record) -> Result<Identity, SpawnError> {
+        let pid = newborn.pid;
+        self.try_watch(newborn, record).map_err(|error| {
+            if let Some(raw_pid) = identity::raw_pid(pid) {
+                children::forget(pid, || {
+                    let _ = kill_process(raw_pid, rustix::process::Signal::KILL);
+                    let _ = waitid(WaitId::Pid(raw_pid), WaitIdOptions::EXITED);
+                });
+            }
+            retry(format!("{}: started but cannot be watched: {error}", record.component))
+        })
+    }
+
+    fn try_watch(&self, newborn: Newborn, record: &mut Record) -> io::Result<Identity> {
+        // It cannot be missing: the child stays at least a zombie until it is waited for.
+        let identity = identity::of(newborn.pid).ok_or(io::ErrorKind::NotFound)?;
+        record.phase = Phase::Running(identity.clone());
+        let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
+        if let Err(error) = self.ledger.write(record) {
+            // The intent on disk carries the token, by which the next daemon finds the process all the same.
+            tracing::warn!(component = %record.component, %error, "the record stays an intent");
+        }
+        self.lives().insert(identity.clone(), Arc::new(life));
+        Ok(identity)
+    }
+
+    fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        let life = self.lives().get(identity).map(Arc::clone);
+        let Some(record) =
+            life.as_ref().and_then(|life| life.record.clone()).or_else(|| self.ledger.read(component))
+        else {
+            return Ok(());
+        };
+        // The record of a later life is none of this reap's business.
+        if life.as_ref().is_some_and(|life| life.is_buried()) || record.identity() != Some(identity) {
+            return Ok(());
+        }
+        let failed = |error: &dyn Display| format!("cannot reap {component}: {error}");
+        let cgroup = record.cgroup.clone().map(Cgroup::at);
+        reap::kill_all(reap::DEADLINE, || self.remains(&record, identity, cgroup.as_ref()))
+            .map_err(|error| failed(&error))?;
+        if let Some(life) = life {
+            life.bury();
+            if life.record.is_none() {
+                self.lives().remove(identity);
+            }
+        }
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
+        }
+        self.ledger.remove(component).map_err(|error| failed(&error))
+    }
+
+    fn remains(&self, record: &Record, identity: &Identity, cgroup: Option<&Cgroup>) -> io::Result<Targets> {
+        let mut left = cgroup.map_or_else(|| Ok(Targets::new()), Cgroup::kill)?;
+        let table = self.table.fresh()?;
+        let found = remains::of(record, &table, &children::all_but(identity.pid));
+        left.extend(found.into_iter().map(|entry| (entry.into(), entry.name.clone())));
+        Ok(left)
+    }
+}
+
+fn retry(error: impl Display) -> SpawnError {
+    SpawnError::Retry(error.to_string())
+}

@@ -1,0 +1,84 @@
+//! Which process a pid means: boot id, pid and start time, and a pidfd that is known to be of that process.
+//!
+//! The spawner records identities with this, and everyone who is about to signal one checks it here first.
+
+use berth_actors::identity::Identity;
+use procfs::process::{Process, Stat};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io;
+use std::sync::OnceLock;
+
+/// This boot's id; empty where /proc does not tell, which still tells apart processes of one boot.
+fn boot_id() -> &'static str {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map(|id| id.trim().to_owned())
+            .unwrap_or_default()
+    })
+}
+
+/// The process that has this pid now, zombies included.
+pub fn of(pid: u32) -> Option<Identity> {
+    Some(Identity { boot_id: boot_id().to_owned(), pid, start_time: start_time(pid)? })
+}
+
+/// Whether this very process still exists and has not become a zombie.
+pub fn is_alive(identity: &Identity) -> bool {
+    identity.boot_id == boot_id()
+        && stat(identity.pid).is_some_and(|stat| stat.starttime == identity.start_time && !is_dead(&stat))
+}
+
+/// A process whose first thread has ended shows as a zombie while its other threads run on.
+pub(super) fn is_dead(stat: &Stat) -> bool {
+    stat.state == 'X' || (stat.state == 'Z' && stat.num_threads <= 1)
+}
+
+pub(super) fn stat(pid: u32) -> Option<Stat> {
+    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
+}
+
+fn start_time(pid: u32) -> Option<u64> {
+    Some(stat(pid)?.starttime)
+}
+
+/// A pidfd of exactly this process; `None` when it is gone.
+///
+/// The descriptor is opened first and the start time read after it. Were the pid reused before the open, the start time
+/// would differ; reused after it, the descriptor would be of a process that started earlier than the one recorded, which
+/// had to exist before its identity could be written down.
+pub(super) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
+    if identity.boot_id != boot_id() {
+        return Ok(None);
+    }
+    let Some(pid) = raw_pid(identity.pid) else { return Ok(None) };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Ok((start_time(identity.pid) == Some(identity.start_time)).then_some(pidfd)),
+        Err(Errno::SRCH | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn raw_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_of_another_boot_or_another_start_names_no_living_process() {
+        let me = of(std::process::id()).unwrap();
+        assert!(is_alive(&me) && open(&me).unwrap().is_some());
+        for stale in [
+            Identity { boot_id: "another boot".into(), ..me.clone() },
+            Identity { start_time: me.start_time + 1, ..me.clone() },
+            Identity { pid: u32::MAX, ..me },
+        ] {
+            assert!(!is_alive(&stale) && open(&stale).unwrap().is_none(), "{stale:?}");
+        }
+    }
+}

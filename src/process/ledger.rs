@@ -1,0 +1,137 @@
+//! The durable record of what runs: one file per component, `<state>/ledger/<chain>.<component>.json`.
+//!
+//! Written before the spawn with phase `intent`, completed after it, removed when nothing is left of the process. The next
+//! daemon reads them to find what this one left behind.
+
+use crate::files::{self, FileError};
+use berth_actors::identity::{ComponentId, Identity};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// By what the processes of one component's life are recognised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) component: ComponentId,
+    /// In the environment of each of them, unless it overwrote that.
+    pub(super) token: String,
+    /// The executable, links resolved: what `/proc/<pid>/exe` shows.
+    pub(super) program: PathBuf,
+    pub(super) dir: PathBuf,
+    pub(super) cgroup: Option<PathBuf>,
+    pub(super) phase: Phase,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Phase {
+    /// About to be born, or born by a daemon that did not live to write down its pid.
+    Intent,
+    Running(Identity),
+}
+
+impl Record {
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        match &self.phase {
+            Phase::Intent => None,
+            Phase::Running(identity) => Some(identity),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Ledger {
+    dir: PathBuf,
+}
+
+impl Ledger {
+    /// Creates the directory. Blocking, like everything here.
+    pub(super) fn open(dir: PathBuf) -> Result<Self, FileError> {
+        files::private_dir(&dir, None)?;
+        Ok(Self { dir })
+    }
+
+    /// Replaces the component's record. Not synced to disk: a record has to outlive the daemon, and a crash of the host
+    /// ends every process that it could name. Two syncs before each spawn would cost more than the spawn.
+    pub(super) fn write(&self, record: &Record) -> Result<(), FileError> {
+        let path = self.path(&record.component);
+        let failed = |source| FileError { action: "write the ledger record", path: path.clone(), source };
+        let bytes = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
+        let mut temp = tempfile::NamedTempFile::new_in(&self.dir).map_err(failed)?;
+        temp.write_all(&bytes).map_err(failed)?;
+        temp.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+
+    pub(super) fn read(&self, component: &ComponentId) -> Option<Record> {
+        read(&self.path(component)).ok()
+    }
+
+    /// Removing what is not there is fine.
+    pub(super) fn remove(&self, component: &ComponentId) -> Result<(), FileError> {
+        let path = self.path(component);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(FileError { action: "remove the ledger record", path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every readable record. One that a crash of the host tore names nothing that lives, and is dropped.
+    pub(super) fn all(&self) -> Result<Vec<Record>, FileError> {
+        let listing = |source| FileError { action: "list the ledger", path: self.dir.clone(), source };
+        let mut records = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(listing)? {
+            let path = entry.map_err(listing)?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            match read(&path) {
+                Ok(record) => records.push(record),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "dropping an unreadable ledger record");
+                    let _ = fs::remove_file(&path);
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    fn path(&self, component: &ComponentId) -> PathBuf {
+        self.dir.join(format!("{}.{}.json", component.chain, component.component))
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Record> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_back_and_a_torn_one_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(dir.path().join("ledger")).unwrap();
+        let record = Record {
+            component: ComponentId::new("demo", "kine"),
+            token: "t".into(),
+            program: "/bin/kine".into(),
+            dir: "/".into(),
+            cgroup: None,
+            phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
+        };
+        ledger.write(&record).unwrap();
+        let torn = dir.path().join("ledger/demo.postgres.json");
+        files::write_atomic(&torn, b"{\"component\":", None).unwrap();
+
+        assert_eq!(ledger.all().unwrap(), [record.clone()]);
+        assert!(!torn.exists());
+        ledger.remove(&record.component).unwrap();
+        ledger.remove(&record.component).unwrap();
+        assert_eq!(ledger.all().unwrap(), []);
+    }
+}

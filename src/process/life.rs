@@ -1,0 +1,134 @@
+//! One watched process, child or adopted: its pidfd, its exit status, its signals.
+//!
+//! The host keeps one per live component. A dead child stays a zombie until it is reaped: while it does, neither its pid
+//! nor its process group can come to mean another process.
+
+use super::{children, identity, raw};
+use crate::process::ledger::Record;
+use berth_actors::host::ExitStatus;
+use berth_actors::identity::Identity;
+use berth_actors::spec::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use tokio::io::unix::AsyncFd;
+
+#[derive(Debug)]
+pub(super) struct Life {
+    pub(super) identity: Identity,
+    /// `None` for a process that was found by its identity alone.
+    pub(super) record: Option<Record>,
+    pidfd: AsyncFd<OwnedFd>,
+    end: Mutex<End>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum End {
+    NotYet,
+    /// Dead; a child is still a zombie.
+    Died(ExitStatus),
+    /// Dead, waited for, and nothing of it is left.
+    Reaped(ExitStatus),
+}
+
+impl Life {
+    /// Watches the process behind `pidfd`. Needs the runtime that will await [`Self::exited`].
+    pub(super) fn new(identity: Identity, record: Option<Record>, pidfd: OwnedFd) -> io::Result<Self> {
+        let pidfd = raw::watch(pidfd)?;
+        Ok(Self { identity, record, pidfd, end: Mutex::new(End::NotYet) })
+    }
+
+    /// Takes charge of a process that someone else started; `None` when it is gone.
+    pub(super) fn adopt(identity: &Identity) -> io::Result<Option<Self>> {
+        let Some(pidfd) = identity::open(identity)? else { return Ok(None) };
+        children::know(identity.pid);
+        Self::new(identity.clone(), None, pidfd).map(Some)
+    }
+
+    /// Cancel-safe, and any number may wait: the status is kept, not consumed.
+    pub(super) async fn exited(&self) -> ExitStatus {
+        loop {
+            if let Some(status) = self.status() {
+                return status;
+            }
+            match self.pidfd.readable().await {
+                // Clears nothing that became ready since: tokio compares the event's tick.
+                Ok(mut ready) if self.status().is_none() => ready.clear_ready(),
+                Ok(_) => {}
+                // The runtime is shutting down; nobody will read the answer.
+                Err(_) => return ExitStatus::Unknown,
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn status(&self) -> Option<ExitStatus> {
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if let End::Died(status) | End::Reaped(status) = *end {
+            return Some(status);
+        }
+        let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = exit_status(self.pidfd.get_ref(), peek)?;
+        *end = End::Died(status);
+        Some(status)
+    }
+
+    /// Lets the kernel forget a dead child. Nothing may be left of the component: its pid can be reused from here on.
+    pub(super) fn bury(&self) {
+        let Some(status) = self.status() else { return };
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*end, End::Died(_)) {
+            children::forget(self.identity.pid, || {
+                exit_status(self.pidfd.get_ref(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
+            });
+            *end = End::Reaped(status);
+        }
+    }
+
+    pub(super) fn is_buried(&self) -> bool {
+        matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Reaped(_))
+    }
+
+    /// The pidfd was checked against the identity when it was opened; it can never mean another process.
+    pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
+        let signal = match signal {
+            Signal::Int => rustix::process::Signal::INT,
+            Signal::Term => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        };
+        match pidfd_send_signal(self.pidfd.get_ref(), signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The status behind a pidfd, or `None` while it runs. Only a parent is told more than that it ended.
+pub(super) fn exit_status(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<ExitStatus> {
+    match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
+        Ok(None) => None,
+        Ok(Some(status)) => Some(
+            status
+                .exit_status()
+                .map(ExitStatus::Code)
+                .or_else(|| status.terminating_signal().map(ExitStatus::Signal))
+                .unwrap_or(ExitStatus::Unknown),
+        ),
+        Err(_) => ended_within(pidfd, Timespec::default()).then_some(ExitStatus::Unknown),
+    }
+}
+
+/// Whether the process ends within `patience`. Blocking for as long.
+pub(super) fn ended_within(pidfd: &OwnedFd, patience: Timespec) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, Some(&patience)) {
+            Err(Errno::INTR) => {}
+            Ok(ready) => return ready > 0,
+            Err(_) => return false,
+        }
+    }
+}

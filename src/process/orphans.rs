@@ -1,0 +1,81 @@
+//! The daemon as the reaper of what its children leave behind.
+//!
+//! `main` calls [`adopt`] once. As a child subreaper the daemon becomes the parent of every orphan below it, so that a
+//! double fork cannot hide from it, and it collects their zombies. It never takes the exit status of a process that someone
+//! else waits for.
+
+use super::{children, identity, raw};
+use procfs::process::Process;
+use rustix::process::{Pid, WaitOptions, getpid, getsid, set_child_subreaper, waitpid};
+use std::io;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A birth takes a millisecond; a zombie that stays for a few more disturbs nobody.
+const AFTER_A_BIRTH: Duration = Duration::from_millis(20);
+
+/// Makes this process the subreaper, closes inherited descriptors to its children, and collects orphaned zombies on each
+/// SIGCHLD from now on. Call once, in the runtime, after the survivors were reaped.
+pub fn adopt() -> io::Result<()> {
+    become_subreaper()?;
+    raw::seal_inherited_descriptors()?;
+    let mut child_ended = signal(SignalKind::child())?;
+    tokio::spawn(async move {
+        while child_ended.recv().await.is_some() {
+            while matches!(tokio::task::spawn_blocking(collect).await, Ok(None)) {
+                tokio::time::sleep(AFTER_A_BIRTH).await;
+            }
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn become_subreaper() -> io::Result<()> {
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Waits for every zombie child that nobody else waits for; returns their pids, or `None` while a child is being born and
+/// cannot be told from an orphan. Blocking.
+///
+/// Everything Berth starts has a session of its own, so a zombie of the daemon's session was started by a library, which
+/// wants its status itself.
+pub(super) fn collect() -> Option<Vec<u32>> {
+    let session = getsid(None).ok()?;
+    children::unless_one_is_born(|is_known| {
+        own_children()
+            .into_iter()
+            .filter(|pid| !is_known(*pid) && is_zombie_outside(*pid, session) && wait_for(*pid))
+            .collect()
+    })
+}
+
+fn is_zombie_outside(pid: u32, session: Pid) -> bool {
+    identity::stat(pid)
+        .is_some_and(|stat| identity::is_dead(&stat) && stat.session != session.as_raw_nonzero().get())
+}
+
+fn wait_for(pid: u32) -> bool {
+    matches!(waitpid(identity::raw_pid(pid), WaitOptions::NOHANG), Ok(Some(_)))
+}
+
+/// The children of all threads. The kernel may omit one that moves from an ending thread to another meanwhile; the next
+/// SIGCHLD finds it.
+fn own_children() -> Vec<u32> {
+    let Ok(tasks) = Process::myself().and_then(|me| me.tasks()) else { return Vec::new() };
+    let lists: Vec<_> = tasks.flatten().filter_map(|task| task.children().ok()).collect();
+    if lists.is_empty() {
+        return children_by_parent();
+    }
+    lists.concat()
+}
+
+/// For a kernel built without CONFIG_PROC_CHILDREN.
+fn children_by_parent() -> Vec<u32> {
+    let me = getpid().as_raw_nonzero().get();
+    let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
+    processes
+        .filter_map(|process| process.ok()?.stat().ok())
+        .filter(|stat| stat.ppid == me)
+        .filter_map(|stat| u32::try_from(stat.pid).ok())
+        .collect()
+}

@@ -1,0 +1,392 @@
+//! The fork, the code between fork and exec, and whatever else the compiler cannot check: the only unsafe code of the
+//! program.
+//!
+//! Called through [`super::children`]. A child is born as vfork(2) does it: it runs in the daemon's memory, on the stack of
+//! the thread that bore it, and that thread waits until the child has left for its own program. Copying the daemon's page
+//! tables instead costs 3 ms, and the standard library does that as soon as a child needs a user or a session. The kernel
+//! puts the child into its cgroup at birth; moving it there later makes every fork and exit on the host wait for 5 to 15 ms.
+//!
+//! So the child makes system calls alone. It takes no lock, allocates nothing, and writes to nothing of the daemon's but
+//! its [`Embarkation`]. Credentials, session, umask, directory, descriptors and signal handlers are its own from the first
+//! instruction; only memory is shared.
+#![allow(unsafe_code)]
+
+use super::birth::{Birth, BirthError, Newborn, Stage};
+use berth_actors::spec::User;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fs::Mode;
+use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::process::{DumpableBehavior, Gid, Uid, WaitId, WaitIdOptions, waitid};
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::OnceLock;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// linux/sched.h. The libc crate's constant has a type too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+/// The highest signal number of Linux.
+const LAST_SIGNAL: i32 = 64;
+
+/// What the child reads, and the one place it writes to.
+struct Embarkation<'a> {
+    birth: &'a Birth<'a>,
+    image: &'a Image,
+    failure: Option<(Stage, Errno)>,
+}
+
+/// Returns once the program is executed, or has failed to be. Blocking.
+pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
+    let image = Image::new(birth).map_err(|error| Stage::Prepare.failed(error))?;
+    let mut embarkation = Embarkation { birth, image: &image, failure: None };
+    let newborn = fork(birth.cgroup, &mut embarkation).map_err(|errno| Stage::Fork.failed(errno))?;
+    let Some((stage, errno)) = embarkation.failure else { return Ok(newborn) };
+    let _ = waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED);
+    Err(stage.failed(errno))
+}
+
+/// The arguments of execve in the form it takes, laid out while allocating is still allowed.
+struct Image {
+    program: CString,
+    dir: CString,
+    arguments: Vector,
+    environment: Vector,
+}
+
+impl Image {
+    fn new(birth: &Birth<'_>) -> io::Result<Self> {
+        Ok(Self {
+            program: c_string(birth.program.as_os_str())?,
+            dir: c_string(birth.dir.as_os_str())?,
+            arguments: Vector::new(birth.arguments.iter().map(AsRef::as_ref))?,
+            environment: Vector::new(birth.environment.iter().map(AsRef::as_ref))?,
+        })
+    }
+}
+
+/// Strings, and a null-terminated array of pointers to them.
+struct Vector {
+    pointers: Vec<*const libc::c_char>,
+    _strings: Vec<CString>,
+}
+
+impl Vector {
+    fn new<'a>(strings: impl Iterator<Item = &'a OsStr>) -> io::Result<Self> {
+        let strings = strings.map(c_string).collect::<io::Result<Vec<_>>>()?;
+        // A CString's bytes stay where they are when the CString moves.
+        let pointers = strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect();
+        Ok(Self { pointers, _strings: strings })
+    }
+}
+
+fn c_string(string: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(string.as_bytes())?)
+}
+
+/// As it was before the first birth. A child that changes its user marks the memory it shares as not to be dumped.
+static DUMPABLE: OnceLock<Option<DumpableBehavior>> = OnceLock::new();
+
+/// Bears the child: inside `cgroup` where the kernel allows it, else wherever the daemon is.
+fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
+    let _unsignalled = SignalsBlocked::new();
+    let dumpable = *DUMPABLE.get_or_init(|| rustix::process::dumpable_behavior().ok());
+    let forked = cgroup
+        .and_then(|cgroup| {
+            let refused = |errno: &Errno| tracing::debug!(%errno, "the kernel refuses a birth in a cgroup");
+            clone3(CLONE_INTO_CGROUP, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()
+        })
+        .map_or_else(|| clone3(0, 0, embarkation), Ok)
+        .or_else(|errno| match errno {
+            // So do container runtimes hide clone3, whose flags their filters cannot read.
+            Errno::NOSYS => clone(embarkation),
+            errno => Err(errno),
+        });
+    if let Some(dumpable) = dumpable {
+        let _ = rustix::process::set_dumpable_behavior(dumpable);
+    }
+    forked
+}
+
+/// What a child shares with its parent, and what its parent gets.
+const SHARED: i32 = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
+
+fn clone3(flags: u64, cgroup: i32, embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
+    let mut pidfd: i32 = -1;
+    // SAFETY: all zeroes is a valid value of this plain structure of integers.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = flags | u64::from(SHARED.unsigned_abs());
+    arguments.pidfd = ptr::from_mut(&mut pidfd).expose_provenance() as u64;
+    arguments.exit_signal = libc::SIGCHLD.unsigned_abs().into();
+    arguments.cgroup = u64::try_from(cgroup).unwrap_or_default();
+    let call = [ptr::from_ref(&arguments).expose_provenance(), size_of_val(&arguments), 0];
+    // SAFETY: the kernel reads the structure and writes the pidfd before the call returns; no stack is named.
+    unsafe { vfork(libc::SYS_clone3, call, embarkation, &raw const pidfd) }
+}
+
+fn clone(embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
+    let mut pidfd: i32 = -1;
+    let flags = (SHARED | libc::SIGCHLD).unsigned_abs() as usize;
+    let call = [flags, 0, ptr::from_mut(&mut pidfd).expose_provenance()];
+    // SAFETY: as above. The fourth and fifth argument do not matter with these flags.
+    unsafe { vfork(libc::SYS_clone, call, embarkation, &raw const pidfd) }
+}
+
+/// Makes one of the two system calls above and runs [`embark`] in the child. Returns in the parent, once the child has
+/// executed its program or has ended.
+///
+/// # Safety
+/// `call` must be valid arguments of `number` for a child that shares memory, names no stack, and writes its descriptor to
+/// `pidfd`.
+#[inline(never)]
+unsafe fn vfork(
+    number: libc::c_long,
+    call: [usize; 3],
+    embarkation: &mut Embarkation<'_>,
+    pidfd: *const i32,
+) -> Result<Newborn, Errno> {
+    let result: libc::c_long;
+    // SAFETY: the child never leaves this block: it calls a function that does not return, on the part of the stack below
+    // this frame, so that all the parent finds changed when it goes on is its result register and `embarkation`. To the
+    // compiler the block is a call that may change both. Without `nostack` the stack is aligned for the call and has no
+    // red zone in use.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rdi, r9",
+            "call {embark}",
+            "ud2",
+            "2:",
+            embark = sym embark,
+            inlateout("rax") number => result,
+            inlateout("rdi") call[0] => _,
+            in("rsi") call[1],
+            in("rdx") call[2],
+            in("r10") 0,
+            in("r8") 0,
+            in("r9") ptr::from_mut(embarkation),
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x0, x9",
+            "bl {embark}",
+            "brk #1",
+            "2:",
+            embark = sym embark,
+            inlateout("x0") call[0] => result,
+            in("x1") call[1],
+            in("x2") call[2],
+            in("x3") 0,
+            in("x4") 0,
+            in("x8") number,
+            in("x9") ptr::from_mut(embarkation),
+            out("x30") _,
+        );
+    }
+    match u32::try_from(result) {
+        // SAFETY: the kernel has just opened the descriptor for us, and wrote its number there.
+        Ok(pid) => Ok(Newborn { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd.read_volatile()) } }),
+        Err(_) => Err(Errno::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EINVAL))),
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("process::raw::vfork knows the system call conventions of x86_64 and aarch64 only");
+
+/// The child's whole life under this program.
+extern "C" fn embark(embarkation: &mut Embarkation<'_>) -> ! {
+    let Err(failure) = become_program(embarkation.birth, embarkation.image);
+    embarkation.failure = Some(failure);
+    // SAFETY: ends the process without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage, Errno)> {
+    let at = |stage| move |errno| (stage, errno);
+    for (from, to) in [(birth.stdin, 0), (birth.stdout, 1), (birth.stderr, 2)] {
+        // SAFETY: an open descriptor onto one of the three standard numbers of the child's own table.
+        if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
+            return Err((Stage::Setup, last_errno()));
+        }
+    }
+    rustix::process::setsid().map_err(at(Stage::Setup))?;
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    if let Some(user) = birth.user {
+        become_user(user).map_err(at(Stage::User))?;
+    }
+    rustix::process::chdir(image.dir.as_c_str()).map_err(at(Stage::Directory))?;
+    rustix::thread::set_no_new_privs(true).map_err(at(Stage::Setup))?;
+    if birth.dies_with_thread {
+        // After the change of user, which clears it.
+        let kill = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(kill).map_err(at(Stage::Setup))?;
+    }
+    expect_signals();
+    let (arguments, environment) = (image.arguments.pointers.as_ptr(), image.environment.pointers.as_ptr());
+    // SAFETY: program and both vectors are null-terminated and alive.
+    unsafe { libc::execve(image.program.as_ptr(), arguments, environment) };
+    Err((Stage::Execute, last_errno()))
+}
+
+/// Default actions first, then no blocked signal: a handler of the daemon's must not run in its memory on the child's
+/// account. Also undoes what exec would pass on, such as the SIGPIPE that Rust ignores for itself.
+fn expect_signals() {
+    let mut none = MaybeUninit::uninit();
+    // SAFETY: plain system calls on the child's own table and on a set that lives on this stack.
+    unsafe {
+        for signal in 1..=LAST_SIGNAL {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// All signals of this thread blocked, until dropped.
+struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    fn new() -> Self {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::zeroed());
+        // SAFETY: both sets live on this stack and are written before they are read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: a set that the kernel has filled.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+/// The child has one thread, so the thread's credentials are the process's. Groups go first: the right to change them
+/// goes with the uid.
+fn become_user(user: User) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+/// Keeps descriptors the daemon was started with (socket activation, a careless shell) out of its children. Everything
+/// opened later is close-on-exec from birth.
+pub(super) fn seal_inherited_descriptors() -> io::Result<()> {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|fd| *fd > 2)
+        .collect();
+    for fd in open {
+        // SAFETY: the number is used for two fcntl calls and nothing else. Should it have been closed since the listing,
+        // they fail; should it have been reopened, the new descriptor is close-on-exec already.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        if let Ok(flags) = fcntl_getfd(fd) {
+            let _ = fcntl_setfd(fd, flags | FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
+/// Registers a pidfd with the runtime.
+pub(super) fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd names one open descriptor until it is dropped. The AsyncFd owns it from here on, deregisters it
+    // before dropping it, and nobody in this crate takes it out or exchanges it.
+    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::children;
+    use rustix::pipe::{PipeFlags, pipe_with};
+    use std::fs::File;
+    use std::io::Read;
+    use std::path::Path;
+
+    type Fork = fn(&mut Embarkation<'_>) -> Result<Newborn, Errno>;
+
+    fn outside_cgroups(embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
+        clone3(0, 0, embarkation)
+    }
+
+    /// Signals 32 and 33, which it keeps for itself.
+    const OF_THE_C_LIBRARY: u64 = 0b11 << 31;
+
+    /// `sh -c script`, its output read to the end.
+    fn output(script: &str, fork: Fork) -> String {
+        let null = File::open("/dev/null").unwrap();
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let birth = Birth {
+            program: Path::new("/bin/sh"),
+            arguments: ["sh", "-c", script].map(Into::into).to_vec(),
+            environment: vec!["PATH=/usr/bin:/bin".into()],
+            dir: Path::new("/"),
+            stdin: null.as_fd(),
+            stdout: write.as_fd(),
+            stderr: null.as_fd(),
+            cgroup: None,
+            user: None,
+            dies_with_thread: false,
+        };
+        let image = Image::new(&birth).unwrap();
+        let mut embarkation = Embarkation { birth: &birth, image: &image, failure: None };
+        let blocked = SignalsBlocked::new();
+        let newborn = children::register(|| fork(&mut embarkation)).unwrap();
+        drop(blocked);
+        assert_eq!(embarkation.failure, None);
+        drop(write);
+        let mut output = String::new();
+        File::from(read).read_to_string(&mut output).unwrap();
+        children::forget(newborn.pid, || waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED))
+            .unwrap();
+        output
+    }
+
+    #[test]
+    fn a_child_is_born_with_and_without_clone3_and_expects_every_signal() {
+        let forks: [Fork; 2] = [outside_cgroups, clone];
+        for fork in forks {
+            let status = output("exec cat /proc/self/status", fork);
+            for mask in ["SigBlk:", "SigIgn:", "SigCgt:"] {
+                let set = status.lines().find_map(|line| line.strip_prefix(mask)).unwrap().trim();
+                let set = u64::from_str_radix(set, 16).unwrap();
+                assert_eq!(set & !OF_THE_C_LIBRARY, 0, "{mask} {set:x}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_allocate_and_lock_do_not_disturb_a_birth() {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for birth in 0..50 {
+                        let line = format!("{thread} {birth}");
+                        assert_eq!(output(&format!("echo {line}"), outside_cgroups).trim(), line);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,144 @@
+//! What an earlier daemon on the same state directory left running.
+//!
+//! `main` calls [`reap_all`] once, after it has the lock and before the first start (G1). Two processes of one component
+//! would share a data directory.
+
+use super::cgroup::Cgroup;
+use super::ledger::{Ledger, Record};
+use super::mark::StateMark;
+use super::reap::{self, Target, Targets};
+use super::table::{Entry, Table};
+use super::{life, remains};
+use crate::files::FileError;
+use crate::layout::Layout;
+use berth_actors::identity::ComponentId;
+use rustix::process::{Signal, pidfd_send_signal};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The component whose main process is asked before it is killed: it writes a checkpoint and spares the next start a
+/// recovery.
+const ASKED_FIRST: &str = "postgres";
+/// From SIGINT to SIGKILL. A fast shutdown takes 0.1 s when idle and a few seconds with much to write.
+const ASKED_FOR: Duration = Duration::from_secs(10);
+
+/// One process that was found and is gone now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    pub component: ComponentId,
+    pub pid: u32,
+    pub name: String,
+}
+
+impl fmt::Display for Survivor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, pid {})", self.component, self.name, self.pid)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SurvivorError {
+    #[error(transparent)]
+    Ledger(#[from] FileError),
+    #[error("processes of an earlier daemon on {state} cannot be reaped: {reason}")]
+    Reap { state: String, reason: String },
+}
+
+/// Ends every process of an earlier daemon, empties the ledger, and returns what was found. Takes milliseconds, or up to
+/// 15 s when a postgres is slow to end.
+pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
+    let layout = layout.clone();
+    let state = layout.state().display().to_string();
+    tokio::task::spawn_blocking(move || reap_all_blocking(&layout))
+        .await
+        .unwrap_or_else(|error| Err(SurvivorError::Reap { state, reason: error.to_string() }))
+}
+
+pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
+    let ledger = Ledger::open(layout.ledger())?;
+    let search = Search { records: ledger.all()?, mark: StateMark::of(layout) };
+    let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
+        state: layout.state().display().to_string(),
+        reason: reason.to_string(),
+    };
+
+    search.ask().map_err(|error| failed(&error))?;
+    let mut found = BTreeMap::new();
+    reap::kill_all(reap::DEADLINE, || search.kill_cgroups_and_look(&mut found))
+        .map_err(|error| failed(&error))?;
+
+    for record in &search.records {
+        if let Some(cgroup) = record.cgroup.clone() {
+            Cgroup::at(cgroup).remove();
+        }
+        ledger.remove(&record.component)?;
+    }
+    Ok(found.into_values().collect())
+}
+
+struct Search {
+    records: Vec<Record>,
+    mark: StateMark,
+}
+
+impl Search {
+    /// Lets every postgres shut down at once, and waits for the slowest.
+    fn ask(&self) -> io::Result<()> {
+        let table = Table::read()?;
+        let postgres: HashMap<u32, &Entry> = self
+            .marked(&table)
+            .filter(|(component, _)| component.component == ASKED_FIRST)
+            .map(|(_, entry)| (entry.pid, entry))
+            .collect();
+        // What it started itself ends with it.
+        let asked: Vec<_> = postgres
+            .values()
+            .filter(|entry| !postgres.contains_key(&entry.parent))
+            .filter_map(|entry| reap::open(&(*entry).into()).transpose())
+            .collect::<Result<_, _>>()?;
+        for postgres in &asked {
+            // A failure shows as a process that is left.
+            let _ = pidfd_send_signal(postgres, Signal::INT);
+        }
+        let end = Instant::now() + ASKED_FOR;
+        for postgres in &asked {
+            life::ended_within(postgres, reap::timespec(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    /// Everything that still lives, by cgroup, by record and by mark. `found` gathers it under its component.
+    fn kill_cgroups_and_look(&self, found: &mut BTreeMap<Target, Survivor>) -> io::Result<Targets> {
+        let table = Table::read()?;
+        let mut left: Vec<(&ComponentId, Target, String)> = Vec::new();
+        let marked: Vec<_> = self.marked(&table).collect();
+        left.extend(marked.iter().map(|(component, entry)| (component, (*entry).into(), entry.name.clone())));
+        for record in &self.records {
+            let component = &record.component;
+            if let Some(cgroup) = record.cgroup.clone() {
+                left.extend(
+                    Cgroup::at(cgroup).kill()?.into_iter().map(|(target, name)| (component, target, name)),
+                );
+            }
+            let remains = remains::of(record, &table, &HashSet::new());
+            left.extend(remains.into_iter().map(|entry| (component, entry.into(), entry.name.clone())));
+        }
+        for (component, target, name) in &left {
+            let survivor =
+                || Survivor { component: (*component).clone(), pid: target.pid, name: name.clone() };
+            found.entry(target.clone()).or_insert_with(survivor);
+        }
+        Ok(left.into_iter().map(|(_, target, name)| (target, name)).collect())
+    }
+
+    /// Processes that carry this state directory's mark, record or not.
+    fn marked<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (ComponentId, &'a Entry)> {
+        let ourselves = remains::ourselves(table);
+        table
+            .iter()
+            .filter(move |entry| !ourselves.contains(&entry.pid))
+            .filter_map(|entry| Some((self.mark.parse(entry.marks().component.as_deref()?)?, entry)))
+    }
+}

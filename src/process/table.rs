@@ -1,0 +1,129 @@
+//! All processes of the host at one moment: who is whose child, in which group, and with which marks.
+//!
+//! Reaping and the survivor search ask it. It takes one read of `/proc` for any number of callers who ask at once, so that
+//! stopping a thousand components does not read a thousand times a thousand files.
+
+use super::{identity, mark};
+use procfs::process::Process;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+/// One process that is not a zombie.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entry {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    pub(super) group: u32,
+    pub(super) session: u32,
+    pub(super) start_time: u64,
+    pub(super) has_terminal: bool,
+    pub(super) name: String,
+    pub(super) marks: OnceLock<Marks>,
+}
+
+/// What only an own read of environ, exe and cwd tells; all empty for a process that may not be looked into.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marks {
+    pub(super) token: Option<String>,
+    pub(super) component: Option<String>,
+    pub(super) exe: PathBuf,
+    pub(super) cwd: PathBuf,
+}
+
+impl Entry {
+    pub(super) fn marks(&self) -> &Marks {
+        self.marks.get_or_init(|| Marks::read(self.pid).unwrap_or_default())
+    }
+}
+
+impl Marks {
+    fn read(pid: u32) -> Option<Self> {
+        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+        let environ = process.environ().unwrap_or_default();
+        let variable = |name: &str| Some(environ.get(std::ffi::OsStr::new(name))?.to_str()?.to_owned());
+        Some(Self {
+            token: variable(mark::TOKEN),
+            component: variable(mark::COMPONENT),
+            exe: process.exe().unwrap_or_default(),
+            cwd: process.cwd().unwrap_or_default(),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Table(HashMap<u32, Entry>);
+
+impl Table {
+    /// Reads `/proc`. Blocking.
+    pub(super) fn read() -> io::Result<Self> {
+        let processes = procfs::process::all_processes().map_err(io::Error::other)?;
+        Ok(processes.filter_map(|process| entry(&process.ok()?)).collect())
+    }
+
+    pub(super) fn get(&self, pid: u32) -> Option<&Entry> {
+        self.0.get(&pid)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.0.values()
+    }
+
+    /// The process itself, its parent, and so on up. Ends even where reused pids, read at different moments, make a ring.
+    pub(super) fn lineage(&self, pid: u32) -> impl Iterator<Item = &Entry> {
+        std::iter::successors(self.get(pid), |entry| self.get(entry.parent)).take(self.0.len())
+    }
+}
+
+impl FromIterator<Entry> for Table {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self(entries.into_iter().map(|entry| (entry.pid, entry)).collect())
+    }
+}
+
+fn entry(process: &Process) -> Option<Entry> {
+    let stat = process.stat().ok()?;
+    if identity::is_dead(&stat) {
+        return None;
+    }
+    let id = |value: i32| u32::try_from(value).unwrap_or_default();
+    Some(Entry {
+        pid: id(stat.pid),
+        parent: id(stat.ppid),
+        group: id(stat.pgrp),
+        session: id(stat.session),
+        start_time: stat.starttime,
+        has_terminal: stat.tty_nr != 0,
+        name: stat.comm,
+        marks: OnceLock::new(),
+    })
+}
+
+/// Hands out tables that were read after they were asked for.
+#[derive(Debug, Default)]
+pub(super) struct SharedTable(Mutex<Option<(Instant, Arc<Table>)>>);
+
+impl SharedTable {
+    /// A table begun after this call. Whoever waits here while another reads shares the next read. Blocking.
+    pub(super) fn fresh(&self) -> io::Result<Arc<Table>> {
+        let asked = Instant::now();
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((begun, table)) = latest.as_ref().filter(|(begun, _)| *begun >= asked) {
+            tracing::trace!(?begun, "sharing a process table");
+            return Ok(Arc::clone(table));
+        }
+        let begun = Instant::now();
+        let table = Arc::new(Table::read()?);
+        *latest = Some((begun, Arc::clone(&table)));
+        Ok(table)
+    }
+}
+
+#[cfg(test)]
+impl Entry {
+    pub(super) fn with_marks(self, marks: Marks) -> Self {
+        Self { marks: OnceLock::from(marks), ..self }
+    }
+}
