@@ -77,7 +77,6 @@ fn is_exhaustion(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_none_or(|errno| !OF_ONE_CONNECTION.contains(&errno))
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,10 @@ thread_local! {
 }
 
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about one end that never changes back; all combinations occur"
+)]
 pub(super) struct Flow {
     waiting: Vec<u8>,
     /// How many of `waiting` are written.

@@ -39,6 +39,7 @@ pub(super) enum Action {
 
 /// The connection as the relay sees it right now.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent observations, not a state")]
 pub(super) struct View {
     /// Whose byte was the last of both directions, and when it came.
     pub last: Option<(Side, Instant)>,
@@ -332,7 +333,9 @@ mod tests {
     fn at_the_limit_everything_is_cut() {
         let mut bench = Bench::new(CONFIG);
         let view = bench.answered(MS);
-        for view in [view, View { owed: true, ..view }, View { closing: true, ..view }, View { asked: false, ..view }] {
+        for view in
+            [view, View { owed: true, ..view }, View { closing: true, ..view }, View { asked: false, ..view }]
+        {
             assert_eq!(bench.at(LIMIT, view), Action::Cut(Cut::Forced));
         }
     }

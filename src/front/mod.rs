@@ -138,9 +138,10 @@ impl Dataplane for Front {
     async fn drain(&self, slot: SlotName, limit: Duration) -> DrainReport {
         let shared = &self.engine.shared;
         let (slot, config) = (Arc::clone(shared.slot(slot)), Arc::clone(&shared.config));
-        // On the front's own runtime: its clock is the one that counts, and a caller that gives up changes nothing.
-        let drain = async move { slot.drain(limit, config.drain.pace, config.linger * 2).await };
-        self.engine.handle.spawn(drain).await.unwrap_or_default()
+        slot.order_drain(limit, config.drain.pace);
+        // On the front's own runtime, whose clock the connections go by. A caller that gives up changes nothing.
+        let drained = async move { slot.drained(limit + 2 * config.linger).await };
+        self.engine.handle.spawn(drained).await.unwrap_or_default()
     }
 
     fn status(&self) -> FrontStatus {

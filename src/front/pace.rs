@@ -59,7 +59,8 @@ mod tests {
     #[test]
     fn ten_thousand_connections_fit_into_a_quarter_of_the_limit() {
         let (pace, now) = (Pace::new(2 * MS, Duration::from_secs(4), 10_000), Instant::now());
-        let last = (0..10_000).filter_map(|_| pace.turn(Lane::Idle, now, now + Duration::from_secs(1))).last();
+        let last =
+            (0..10_000).filter_map(|_| pace.turn(Lane::Idle, now, now + Duration::from_secs(1))).last();
         assert!(last.is_some_and(|turn| turn > now + Duration::from_millis(900)));
     }
 }

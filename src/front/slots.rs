@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 
 /// What every connection of a slot is told when its drain begins.
 #[derive(Debug, Clone)]
@@ -88,10 +89,8 @@ impl Slot {
         Member { slot: Arc::clone(self), epoch, orders, ending: Ending::Itself }
     }
 
-    /// Orders every present connection to end within `limit`; resolves when all have, or `patience` later than that. If the
-    /// future is dropped they end all the same.
-    pub(super) async fn drain(&self, limit: Duration, pace: Duration, patience: Duration) -> DrainReport {
-        let began = tokio::time::Instant::now();
+    /// Orders every present connection to end within `limit`.
+    pub(super) fn order_drain(&self, limit: Duration, pace: Duration) {
         self.members.send_modify(|members| {
             members.epoch += 1;
             members.draining = members.open;
@@ -99,18 +98,20 @@ impl Slot {
             let pace = Arc::new(Pace::new(pace, limit, members.open));
             self.orders.send_replace(Some(Order { limit, pace }));
         });
-        let mut members = self.members.subscribe();
-        let emptied = members.wait_for(|members| members.draining == 0);
-        let report = match tokio::time::timeout(limit + patience, emptied).await {
-            Ok(Ok(members)) => members.report,
-            Ok(Err(_)) | Err(_) => {
-                let members = self.members.borrow();
-                tracing::warn!(slot = %self.name, left = members.draining, "connections outlived their drain");
-                members.report
-            }
-        };
+    }
+
+    /// Resolves when every connection that was ordered to end has done so, or after `patience`.
+    pub(super) async fn drained(&self, patience: Duration) -> DrainReport {
+        let began = Instant::now();
+        let mut changes = self.members.subscribe();
+        let emptied = changes.wait_for(|members| members.draining == 0);
+        let all_ended = timeout(patience, emptied).await.is_ok();
+        let members = self.members.borrow();
+        if !all_ended {
+            tracing::warn!(slot = %self.name, left = members.draining, "connections outlived their drain");
+        }
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        DrainReport { took_ms, ..report }
+        DrainReport { took_ms, ..members.report }
     }
 
     pub(super) fn status(&self) -> SlotTraffic {

@@ -125,7 +125,7 @@ async fn left(client: &TcpStream, early: &mut Vec<u8>) {
             Err(_) => return,
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Counts a parked client for as long as it lives.

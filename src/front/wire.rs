@@ -65,5 +65,6 @@ pub(super) fn tune(socket: &TcpStream, keepalive: Keepalive) -> io::Result<()> {
 pub(super) async fn dismiss(mut client: TcpStream, linger: Duration) {
     client.finish();
     let mut sink = [0; 4096];
-    let _ = tokio::time::timeout(linger, async { while matches!(client.read(&mut sink).await, Ok(1..)) {} }).await;
+    let _ = tokio::time::timeout(linger, async { while matches!(client.read(&mut sink).await, Ok(1..)) {} })
+        .await;
 }
