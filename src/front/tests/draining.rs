@@ -96,7 +96,7 @@ async fn a_late_request_meets_no_reset_and_is_reported_as_raced() {
     });
     // The server's end shows that the front has cut, while the client has not looked.
     assert_eq!(within(server.read(&mut [0; 1])).await.unwrap(), 0);
-    client.write_all(&[7; 300_000]).await.unwrap();
+    client.write_all(&vec![7; 300_000]).await.unwrap();
     assert_eq!(within(client.read(&mut [0; 1])).await.unwrap(), 0);
     drop(client);
     drop(server);

@@ -23,6 +23,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 
 /// One end as its peer would see it.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "what a peer can observe, each by itself")]
 struct End {
     queue: VecDeque<u8>,
     fin_queued: bool,
@@ -278,7 +279,9 @@ proptest! {
         ops in proptest::collection::vec(op(1), 1..120),
     ) {
         let mut model = Model::new(ask, answer, window);
-        ops.iter().for_each(|op| model.run(op));
+        for op in &ops {
+            model.run(op);
+        }
         model.run(&Op::Drain);
         model.pass(2 * LIMIT);
         prop_assert!(model.ended.is_some());
@@ -305,7 +308,9 @@ proptest! {
         let mut model = Model::new(ask, answer, usize::MAX / 2);
         ops.iter().filter(|op| !matches!(op, Op::Drain)).for_each(|op| model.run(op));
         let ends = if client_first { [Op::ClientFin, Op::ServerFin] } else { [Op::ServerFin, Op::ClientFin] };
-        ends.iter().for_each(|op| model.run(op));
+        for op in &ends {
+            model.run(op);
+        }
         prop_assert_eq!(model.ended, Some(Ending::Itself));
         prop_assert!(model.client.0.borrow().got == model.answered && model.server.0.borrow().got == model.asked);
     }

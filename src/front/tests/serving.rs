@@ -44,7 +44,7 @@ async fn large_bodies_arrive_whole_in_both_directions_at_once() {
                 write.shutdown().await.unwrap();
             };
             let mut got = Vec::new();
-            let (_, count) = tokio::join!(sending, read.read_to_end(&mut got));
+            let ((), count) = tokio::join!(sending, read.read_to_end(&mut got));
             count.unwrap();
             got == body
         })
@@ -100,7 +100,7 @@ async fn the_park_limit_refuses_with_an_end_and_no_reset() {
     let front = front(FrontConfig { park_limit: Duration::from_millis(50), ..FrontConfig::default() });
     let mut client = TcpStream::connect(front.address()).await.unwrap();
     // More than is read while parked: unread bytes at the end would become a reset.
-    client.write_all(&[7; 100_000]).await.unwrap();
+    client.write_all(&vec![7; 100_000]).await.unwrap();
     assert_eq!(rest_of(&mut client).await, b"");
     assert_eq!((front.status().parked, front.status().refused), (0, 1));
 }
