@@ -115,7 +115,13 @@ impl<W: Wire> Connection<W> {
         if !over && self.close_by.is_none_or(|close_by| now < close_by) {
             return Pumped::Wait(next.into_iter().chain(self.close_by).min());
         }
-        Pumped::Ended(self.ending.unwrap_or(Ending::Itself))
+        Pumped::Ended(match self.ending {
+            // The client was too slow to take its answer: whatever the cut was meant to be, it broke something.
+            Some(Ending::Drained { raced, .. }) if self.down.waiting() > 0 => {
+                Ending::Drained { cut: Cut::Forced, raced }
+            }
+            ending => ending.unwrap_or(Ending::Itself),
+        })
     }
 
     /// Applies the rules of the moment; returns when they must be asked again at the latest.

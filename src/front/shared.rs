@@ -67,3 +67,20 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_was_replaced_while_it_was_dialled_is_not_joined() {
+        let old = (SlotName::A, SocketAddr::from(([127, 0, 0, 1], 1)));
+        let restarted = (SlotName::A, SocketAddr::from(([127, 0, 0, 1], 2)));
+        let shared = Shared::new(FrontConfig::default());
+        assert!(shared.join(old).is_none());
+        shared.retarget(Some(old));
+        assert!(shared.join(old).is_some());
+        shared.retarget(Some(restarted));
+        assert!(shared.join(old).is_none() && shared.join(restarted).is_some());
+    }
+}

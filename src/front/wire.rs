@@ -68,3 +68,46 @@ pub(super) async fn dismiss(mut client: TcpStream, linger: Duration) {
     let _ = tokio::time::timeout(linger, async { while matches!(client.read(&mut sink).await, Ok(1..)) {} })
         .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_byte_a_fin_and_a_reset_all_end_the_silence_and_looking_takes_nothing() {
+        let (near, mut far) = pair().await;
+        assert!(near.is_silent());
+        far.write_all(b"x").await.unwrap();
+        near.readable().await.unwrap();
+        assert!(!near.is_silent());
+        assert_eq!(near.try_read(&mut [0; 8]).unwrap(), 1);
+        assert!(near.is_silent());
+        far.shutdown().await.unwrap();
+        near.readable().await.unwrap();
+        assert!(!near.is_silent());
+
+        let (mut near, far) = pair().await;
+        near.write_all(b"unread, so closing resets").await.unwrap();
+        far.readable().await.unwrap();
+        drop(far);
+        near.readable().await.unwrap();
+        assert!(!near.is_silent());
+    }
+
+    #[tokio::test]
+    async fn a_tuned_socket_finds_a_peer_that_vanished() {
+        let (near, _far) = pair().await;
+        tune(&near, Keepalive::default()).unwrap();
+        assert!(sockopt::tcp_nodelay(&near).unwrap() && sockopt::socket_keepalive(&near).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&near).unwrap(), Keepalive::default().idle);
+        assert_eq!(sockopt::tcp_user_timeout(&near).unwrap(), 60_000);
+    }
+}
