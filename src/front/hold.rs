@@ -49,8 +49,8 @@ pub(super) struct View {
     pub owed: bool,
     /// Both streams stand between two TLS records.
     pub at_boundary: bool,
-    /// The client has sent a request: the server's last byte is no part of a handshake.
-    pub asked: bool,
+    /// The client is past its first answer: the server's last byte is no part of a handshake.
+    pub warm: bool,
     /// One request at a time for sure.
     pub h1: bool,
     /// A side has closed its direction: the connection is ending by itself.
@@ -95,7 +95,7 @@ impl HoldBack {
         if view.closing {
             return self.pass(self.end);
         }
-        let untouched = !view.asked || self.config.h2_moves_itself && !view.h1;
+        let untouched = !view.warm || self.config.h2_moves_itself && !view.h1;
         if untouched && now < self.half {
             return self.pass(self.half);
         }
@@ -203,7 +203,7 @@ mod tests {
                 held: 10,
                 owed: false,
                 at_boundary: true,
-                asked: true,
+                warm: true,
                 h1: true,
                 closing: false,
             }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_handshake_is_left_alone_until_half_of_the_limit() {
         let mut bench = Bench::new(CONFIG);
-        let view = View { asked: false, ..bench.answered(MS) };
+        let view = View { warm: false, ..bench.answered(MS) };
         assert_eq!(bench.at(10 * MS, view), bench.pass_until(LIMIT / 2));
         assert_eq!(bench.at(LIMIT / 2, view), Action::Cut(Cut::Held));
     }
@@ -334,7 +334,7 @@ mod tests {
         let mut bench = Bench::new(CONFIG);
         let view = bench.answered(MS);
         for view in
-            [view, View { owed: true, ..view }, View { closing: true, ..view }, View { asked: false, ..view }]
+            [view, View { owed: true, ..view }, View { closing: true, ..view }, View { warm: false, ..view }]
         {
             assert_eq!(bench.at(LIMIT, view), Action::Cut(Cut::Forced));
         }

@@ -157,7 +157,7 @@ impl<W: Wire> Connection<W> {
             held: self.down.waiting(),
             owed: self.up.waiting() > 0,
             at_boundary: self.asked.at_boundary() && self.answered.at_boundary(),
-            asked: self.asked.has_asked(),
+            warm: self.asked.is_warm(),
             h1: self.asked.is_h1(),
             closing: self.up.ended() || self.down.ended(),
         };
@@ -210,10 +210,11 @@ impl<W: Wire> Connection<W> {
     }
 
     fn shift_down(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Self { client, server, down, answered, traffic, last, ending, .. } = self;
+        let Self { client, server, down, asked, answered, traffic, last, ending, .. } = self;
         let shifted = down.shift(server, client, cx, |bytes| {
             if ending.is_none() {
                 answered.pass(bytes);
+                asked.end_turn();
                 traffic.count(Side::Server, bytes.len());
                 *last = Some((Side::Server, now));
             }

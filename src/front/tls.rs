@@ -1,15 +1,15 @@
 //! Counts TLS records in passing. The relay feeds it every byte of a direction; the drain asks whether the stream stands
-//! between two records and whether the client has sent a request yet.
+//! between two records and whether the client is past its first answer.
 //!
 //! It decrypts nothing and keeps no byte but the ClientHello's, and that only until its ALPN is known. A stream that does
 //! not begin like TLS is [`Kind::Plain`]; one that stops making sense is [`Kind::Broken`] and never at a boundary.
 
 use super::hello::{Alpn, Hello};
 
-pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
+const CHANGE_CIPHER_SPEC: u8 = 20;
 const ALERT: u8 = 21;
-pub(super) const HANDSHAKE: u8 = 22;
-pub(super) const APPLICATION_DATA: u8 = 23;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
 /// Heartbeat, the highest content type there is.
 const LAST_TYPE: u8 = 24;
 /// RFC 5246: 2^14 of plaintext and at most 2048 of expansion.
@@ -91,37 +91,42 @@ impl Records {
     }
 }
 
-/// Body lengths of a record that ends a client's TLS 1.3 flight: Finished (4 + 32 or 48, the hash), alone or (rustls) behind an
-/// empty Certificate of 8 in one record, + 1 + 16. Nothing else of a flight is so short and not 25. A client that pads is not
-/// recognized and counts as having asked later than it did, never earlier.
-const FINISHED: [usize; 4] = [53, 69, 61, 77];
-/// Certificate, CertificateVerify, Finished: a client's flight has no more records of type 23.
-const LONGEST_FLIGHT: u8 = 3;
+/// Turns with application data that an h1 client has taken once its first answer is over for sure, with the first turn the
+/// handshake's own (Finished is of type 23, and a first request may follow it at once).
+///
+/// Until then the server's last bytes may be session tickets, sent after the first request and before its answer: they look
+/// like an answer, and that request would be cut off. Records do not tell it: kube-apiserver asks every client for a
+/// certificate, so even a client without one sends two of type 23 before its first request.
+const WARM_H1: u64 = 3;
+/// The same for h2, where preface, SETTINGS and their acknowledgement can each take a turn before the first answer.
+const WARM_H2: u64 = 5;
 
 /// What a client has said so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ClientStream {
     records: Records,
     hello: Hello,
-    /// Records of type 23 up to and with Finished.
-    flight: u8,
-    in_flight_over: bool,
-    /// Records of type 23 after Finished.
-    spoken: u64,
+    /// Turns that brought application data. A turn lasts until the server speaks.
+    turns: u64,
+    in_turn: bool,
 }
 
 impl ClientStream {
     pub(super) fn pass(&mut self, bytes: &[u8]) {
-        let Self { records, hello, flight, in_flight_over, spoken } = self;
+        let Self { records, hello, turns, in_turn } = self;
         records.walk(bytes, |piece| match piece {
-            Piece::Header { content: APPLICATION_DATA, .. } if *in_flight_over => *spoken += 1,
-            Piece::Header { content: APPLICATION_DATA, length } => {
-                *flight += 1;
-                *in_flight_over = FINISHED.contains(&length) || *flight == LONGEST_FLIGHT;
+            Piece::Header { content: APPLICATION_DATA, .. } if !*in_turn => {
+                *turns += 1;
+                *in_turn = true;
             }
             Piece::Body { content: HANDSHAKE, bytes } => hello.pass(bytes),
             Piece::Header { .. } | Piece::Body { .. } => (),
         });
+    }
+
+    /// The server has spoken.
+    pub(super) fn end_turn(&mut self) {
+        self.in_turn = false;
     }
 
     /// Bytes that came after our FIN. True when they are a request that was lost, not just the client's goodbye (an alert;
@@ -141,15 +146,11 @@ impl ClientStream {
         self.records.at_boundary()
     }
 
-    /// Whether a request went out, so that the server's last byte is an answer and no part of a handshake.
-    ///
-    /// The records of the client's handshake flight do not count: kube-apiserver and kcp ask every client for a
-    /// certificate, so even a client without one sends two of type 23 (an empty Certificate, Finished) before its first
-    /// request. h2 adds its preface and the acknowledgement of the server's SETTINGS to that.
-    pub(super) fn has_asked(&self) -> bool {
+    /// Far enough beyond its handshake that the server's last byte is part of an answer. A plain stream has no handshake.
+    pub(super) fn is_warm(&self) -> bool {
         match (self.records.kind, self.alpn()) {
-            (Kind::Tls, Alpn::WithoutH2) => self.spoken >= 1,
-            (Kind::Tls, Alpn::Unknown | Alpn::OffersH2) => self.spoken >= 3,
+            (Kind::Tls, Alpn::WithoutH2) => self.turns >= WARM_H1,
+            (Kind::Tls, Alpn::Unknown | Alpn::OffersH2) => self.turns >= WARM_H2,
             (Kind::Plain, _) => true,
             (Kind::Unseen | Kind::Broken, _) => false,
         }
@@ -167,6 +168,7 @@ impl ClientStream {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::hello::tests::client_hello;
     use super::*;
     use proptest::prelude::*;
 
@@ -212,33 +214,33 @@ pub(super) mod tests {
         assert!(!broken.at_boundary());
     }
 
-    #[test]
-    fn a_clients_handshake_flight_is_no_request_with_or_without_a_certificate() {
-        let hello = super::super::hello::tests::client_hello(&["http/1.1"]);
-        let request = record(APPLICATION_DATA, 120);
-        let flights: [&[usize]; 6] = [&[53], &[69], &[77], &[25, 53], &[900, 300, 69], &[916, 300, 85]];
-        for flight in flights {
-            let mut client = after(&[hello.clone(), record(CHANGE_CIPHER_SPEC, 1)]);
-            for length in flight {
+    /// The client's side of a conversation: the records of each turn, by length of their bodies.
+    fn warm_after(protocols: &[&str], turns: &[&[usize]]) -> Vec<bool> {
+        let mut client = after(&[client_hello(protocols)]);
+        let mut speak = |turn: &&[usize]| {
+            client.end_turn();
+            for length in *turn {
                 client.pass(&record(APPLICATION_DATA, *length));
-                assert!(!client.has_asked(), "{flight:?}");
             }
-            client.pass(&request);
-            assert!(client.has_asked(), "{flight:?}");
-        }
+            client.is_warm()
+        };
+        turns.iter().map(&mut speak).collect()
     }
 
     #[test]
-    fn an_h2_client_has_asked_only_after_preface_and_settings_ack() {
-        let mut client = after(&[
-            super::super::hello::tests::client_hello(&["h2", "http/1.1"]),
-            record(APPLICATION_DATA, 53),
-            record(APPLICATION_DATA, 80),
-            record(APPLICATION_DATA, 26),
-        ]);
-        assert!(!client.has_asked() && !client.is_h1());
-        client.pass(&record(APPLICATION_DATA, 33));
-        assert!(client.has_asked());
+    fn tickets_behind_the_first_request_are_never_taken_for_its_answer() {
+        // Certificate, CertificateVerify, Finished, and the request with its body before the server speaks again.
+        let at_once: &[&[usize]] = &[&[900, 300, 53, 120, 16_000], &[120], &[120]];
+        assert_eq!(warm_after(&["http/1.1"], at_once), [false, false, true]);
+        // An empty Certificate and Finished; then tickets; then the request.
+        let behind_tickets: &[&[usize]] = &[&[25, 53], &[120], &[120]];
+        assert_eq!(warm_after(&[], behind_tickets), [false, false, true]);
+    }
+
+    #[test]
+    fn an_h2_client_is_warm_only_after_preface_settings_and_first_answer() {
+        let turns: &[&[usize]] = &[&[25, 53], &[80], &[33], &[26], &[33]];
+        assert_eq!(warm_after(&["h2", "http/1.1"], turns), [false, false, false, false, true]);
     }
 
     #[test]
@@ -261,7 +263,7 @@ pub(super) mod tests {
     fn stream() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             8 => (20u8..=24, 0usize..300).prop_map(|(content, length)| record(content, length)),
-            2 => Just(super::super::hello::tests::client_hello(&["h2"])),
+            2 => Just(client_hello(&["h2"])),
             1 => proptest::collection::vec(any::<u8>(), 0..20),
         ];
         proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())

@@ -343,14 +343,18 @@ proptest! {
     }
 }
 
-/// A client that has shaken hands and asked once, and its server that has not answered.
+/// A client whose third request waits for its answer.
 fn asking() -> Model {
-    let ask = [client_hello(&[]), record(20, 1), record(23, 53), record(23, 100), record(23, 100)].concat();
-    let answer = [record(22, 90), record(23, 1000), record(23, 200), record(23, 200)].concat();
-    let (requests, answers) = (ask.len() - 105, answer.len() - 2 * 205);
+    let (hello, flight) = (client_hello(&[]), [record(20, 1), record(23, 53)].concat());
+    let ask = [hello.clone(), flight.clone(), record(23, 100).repeat(4)].concat();
+    let answer = [record(22, 90), record(23, 1000), record(23, 200).repeat(4)].concat();
     let mut model = Model::new((ask, answer), usize::MAX / 2);
-    model.run(&Op::Client(requests));
-    model.run(&Op::Server(answers));
+    for op in [Op::Client(hello.len()), Op::Server(95 + 1005), Op::Client(flight.len())] {
+        model.run(&op);
+    }
+    for op in [Op::Client(105), Op::Server(205), Op::Client(105), Op::Server(205), Op::Client(105)] {
+        model.run(&op);
+    }
     model
 }
 
