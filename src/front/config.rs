@@ -59,9 +59,10 @@ pub struct DrainConfig {
     pub hold: Duration,
     /// Bytes that go through unheld after a hold that led to no cut, before the next try.
     pub pause: Duration,
-    /// Most bytes held: above it an h2 flow control window may be what the server waits for, which looks like the end
-    /// of an answer.
-    pub hold_bytes: usize,
+    /// The end of an answer that is held; what comes before it goes through. Enough to make the client wait, small enough to
+    /// fit into one segment with the FIN on loopback, and well under the smallest h2 flow control window (64 KiB): a client
+    /// that got nothing would send no window update, and the server waiting for one would look like the end of its answer.
+    pub tail: usize,
     /// Time between two cuts. Cutting 100 at once made the race between a FIN and the next request 10 to 20 times as
     /// frequent as one every 1 to 3 ms.
     pub pace: Duration,
@@ -106,7 +107,7 @@ impl Default for DrainConfig {
             quiet_h2: Duration::from_millis(50),
             hold: Duration::from_millis(300),
             pause: Duration::from_millis(100),
-            hold_bytes: 128 << 10,
+            tail: 16 << 10,
             pace: Duration::from_millis(2),
             h2_moves_itself: false,
         }

@@ -21,8 +21,8 @@ pub(super) struct Flow {
     waiting: Vec<u8>,
     /// How many of `waiting` are written.
     written: usize,
-    /// Keep everything, and read on while no more than this many bytes wait. Without it at most one chunk waits.
-    hold: Option<usize>,
+    /// How many of the last bytes are kept back. At most these and one chunk wait.
+    tail: usize,
     /// The source has sent its FIN, or is gone.
     ended: bool,
     /// A FIN follows what waits; whatever else the source sends is read and dropped.
@@ -39,14 +39,15 @@ impl Flow {
         Self { waiting: early, ..Self::default() }
     }
 
-    pub(super) fn hold(&mut self, at_most: Option<usize>) {
-        self.hold = at_most;
+    /// From now on keeps back the last bytes, so many of them; 0 lets them go.
+    pub(super) fn keep_back(&mut self, tail: usize) {
+        self.tail = tail;
     }
 
     /// Nothing of the source goes on after what waits now.
     pub(super) fn close(&mut self) {
         self.closing = true;
-        self.hold = None;
+        self.tail = 0;
     }
 
     pub(super) fn lose_sink(&mut self) {
@@ -95,16 +96,20 @@ impl Flow {
 
     fn write(&mut self, to: &mut impl Wire, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        while self.hold.is_none() && self.waiting() > 0 {
-            match to.poll_write(cx, &self.waiting[self.written..]) {
+        while self.waiting() > self.tail {
+            let due = self.waiting.len() - self.tail;
+            match to.poll_write(cx, &self.waiting[self.written..due]) {
                 Poll::Ready(Ok(count)) => self.written += count,
                 Poll::Ready(Err(_)) => self.lose_sink(),
                 Poll::Pending => return moved,
             }
             moved = true;
         }
-        if self.waiting() == 0 && self.written > 0 {
+        if moved && self.waiting() == 0 {
             (self.waiting, self.written) = (Vec::new(), 0);
+        } else if moved {
+            self.waiting.drain(..self.written);
+            self.written = 0;
         }
         moved
     }
@@ -116,7 +121,7 @@ impl Flow {
         cx: &mut Context<'_>,
         mut seen: impl FnMut(&[u8]),
     ) -> Option<Read> {
-        let has_room = self.closing || self.lost || self.waiting() <= self.hold.unwrap_or(0);
+        let has_room = self.closing || self.lost || self.waiting() <= self.tail;
         if self.ended || !has_room {
             return None;
         }
@@ -144,7 +149,7 @@ impl Flow {
     /// Writes `bytes` straight through if nothing is before them, and keeps the rest.
     fn take(&mut self, bytes: &[u8], to: &mut impl Wire, cx: &mut Context<'_>) {
         let mut rest = bytes;
-        if self.waiting() == 0 && self.hold.is_none() {
+        if self.waiting() == 0 && self.tail == 0 {
             match to.poll_write(cx, bytes) {
                 Poll::Ready(Ok(count)) => rest = &bytes[count..],
                 Poll::Ready(Err(_)) => return self.lose_sink(),

@@ -2,7 +2,7 @@
 //! end the connection. The relay calls it with what it sees; it touches no socket and no clock.
 //!
 //! Why it holds: the only moment at which no request can be lost is while the client waits for an answer. So the answer is
-//! kept back until the server is surely done with it, and then sent together with the FIN. Bytes of the client go on to the
+//! kept back until the server is surely done with it (its end is enough), and then sent together with the FIN. Bytes of the client go on to the
 //! server all the time, and nothing is ever dropped here.
 
 use super::config::DrainConfig;
@@ -23,7 +23,7 @@ pub(super) enum Cut {
     Held,
     /// In silence: only a FIN.
     Idle,
-    /// At the limit, whatever its state.
+    /// At the limit, or shortly before it behind an answer while the client spoke last: something may be owed.
     Forced,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Cut {
 pub(super) enum Action {
     /// Send what is held and forward what comes.
     Pass(Instant),
-    /// Keep what comes.
+    /// Keep the end of what comes.
     Hold(Instant),
     Cut(Cut),
 }
@@ -62,6 +62,9 @@ pub(super) struct View {
 pub(super) struct HoldBack {
     config: DrainConfig,
     half: Instant,
+    /// From here on a client that speaks last no longer prevents a cut behind an answer. An h2 client that read a long answer
+    /// ends it with a window update, which nothing tells from a request; cut blindly at the end it would lose for sure.
+    late: Instant,
     end: Instant,
     /// Until when bytes go through after a hold without a cut.
     paused_until: Option<Instant>,
@@ -71,8 +74,8 @@ pub(super) struct HoldBack {
 
 impl HoldBack {
     pub(super) fn new(config: DrainConfig, now: Instant, limit: Duration) -> Self {
-        let (half, end) = (now + limit / 2, now + limit);
-        Self { config, half, end, paused_until: None, held_since: None, turn: None }
+        let (half, late, end) = (now + limit / 2, now + limit * 3 / 4, now + limit);
+        Self { config, half, late, end, paused_until: None, held_since: None, turn: None }
     }
 
     /// The moment of the forced cut.
@@ -105,7 +108,7 @@ impl HoldBack {
         self.paused_until = None;
 
         let patience = self.patience(view, now);
-        if now >= patience || view.held > self.config.hold_bytes {
+        if now >= patience {
             let until = self.end.min(now + self.config.pause);
             self.paused_until = Some(until);
             return self.pass(until);
@@ -114,8 +117,11 @@ impl HoldBack {
         if view.held == 0 && now < self.half {
             return self.hold(self.half);
         }
-        if view.owed || !view.at_boundary || matches!(view.last, Some((Side::Client, _))) {
-            return self.hold(patience);
+        let client_last = matches!(view.last, Some((Side::Client, _)));
+        let wait_for_server = client_last && (view.held == 0 || now < self.late);
+        if view.owed || !view.at_boundary || wait_for_server {
+            let late = Some(self.late).filter(|late| now < *late && view.held > 0);
+            return self.hold(late.map_or(patience, |late| late.min(patience)));
         }
         let quiet = if view.h1 { self.config.quiet_h1 } else { self.config.quiet_h2 };
         if let Some(over) = view.last.map(|(_, at)| at + quiet).filter(|over| now < *over) {
@@ -128,6 +134,7 @@ impl HoldBack {
             Some(turn) if now < turn => Action::Hold(turn.min(patience)),
             // What waits in a queue wakes the relay, which reads it and comes back here.
             Some(_) if !silent() => self.hold(patience),
+            Some(_) if client_last => Action::Cut(Cut::Forced),
             Some(_) if view.held > 0 => Action::Cut(Cut::Held),
             Some(_) => Action::Cut(Cut::Idle),
         }
@@ -166,7 +173,7 @@ mod tests {
         quiet_h2: Duration::from_millis(50),
         hold: Duration::from_millis(300),
         pause: Duration::from_millis(100),
-        hold_bytes: 1000,
+        tail: 1000,
         pace: Duration::from_millis(2),
         h2_moves_itself: false,
     };
@@ -267,13 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_most_bytes_are_not_held() {
-        let mut bench = Bench::new(CONFIG);
-        let view = View { held: 1001, ..bench.answered(MS) };
-        assert_eq!(bench.at(MS, view), bench.pass_until(101 * MS));
-    }
-
-    #[test]
     fn a_silent_connection_gets_until_half_of_the_limit_to_ask_and_is_then_cut_in_silence() {
         let mut bench = Bench::new(CONFIG);
         for last in [None, Some((Side::Server, bench.began - MS))] {
@@ -320,6 +320,18 @@ mod tests {
         let view = bench.answered(MS);
         assert_eq!(bench.at(6 * MS, view), bench.hold_until(306 * MS));
         assert_eq!(bench.at(306 * MS, view), bench.pass_until(406 * MS));
+    }
+
+    #[test]
+    fn a_window_update_behind_a_long_answer_delays_the_cut_only_until_shortly_before_the_limit() {
+        let mut bench = Bench::new(CONFIG);
+        let (at, late) = (2990 * MS, LIMIT * 3 / 4);
+        let updated = Some((Side::Client, bench.began + at));
+        let view = View { last: updated, h1: false, ..bench.answered(at) };
+        assert_eq!(bench.at(at, view), bench.hold_until(late));
+        assert_eq!(bench.at(late, View { held: 0, ..view }), bench.hold_until(LIMIT));
+        assert_eq!(bench.at(late, view), bench.hold_until(at + 50 * MS));
+        assert_eq!(bench.at(at + 50 * MS, view), Action::Cut(Cut::Forced));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl<W: Wire> Connection<W> {
 
     /// The end is decided: what waits may still go out, then what is unread is read away for a while.
     fn linger(&mut self, now: Instant) {
-        self.down.hold(None);
+        self.down.keep_back(0);
         let by = now + self.config.linger;
         if self.ending.is_none() {
             self.close_by.get_or_insert(by);
@@ -166,11 +166,11 @@ impl<W: Wire> Connection<W> {
         let silent = || self.client.is_silent() && self.server.is_silent();
         match hold_back.step(&view, now, turn, silent) {
             Action::Pass(until) => {
-                self.down.hold(None);
+                self.down.keep_back(0);
                 Some(until)
             }
             Action::Hold(until) => {
-                self.down.hold(Some(self.config.drain.hold_bytes));
+                self.down.keep_back(self.config.drain.tail);
                 Some(until)
             }
             Action::Cut(cut) => {
