@@ -1,1 +1,157 @@
-//! front
+//! The layer-4 front: one address for every client of kcp, retargeted between the two slots. The daemon binds it, the
+//! handover retargets it and drains the slot that goes. TLS is never terminated here, and no byte is ever changed.
+//!
+//! ```text
+//! accept ──▶ session ──▶ target (dial, park) ──▶ relay ◀── order ── slots ◀── Front::drain
+//!   permit     one task      watch: Target         │ flow x 2 over wire       counts, report
+//!                              ▲                   └ tls, hello ─▶ hold (pure step), pace
+//!                       Front::retarget
+//! ```
+//! It has threads and a runtime of its own: traffic never slows the actors' arbiter, and a slow arbiter slows no traffic.
+
+mod accept;
+mod config;
+mod error;
+mod flow;
+mod hello;
+mod hold;
+mod pace;
+mod relay;
+mod session;
+mod shared;
+mod slots;
+mod target;
+mod tls;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{DrainConfig, FrontConfig, Keepalive};
+pub use error::FrontError;
+
+use async_trait::async_trait;
+use berth_actors::host::{Dataplane, DrainReport};
+use berth_actors::identity::SlotName;
+use berth_actors::status::FrontStatus;
+use shared::Shared;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// The running front; clones are the same one. When the last is dropped it is closed.
+#[derive(Debug, Clone)]
+pub struct Front {
+    engine: Arc<Engine>,
+}
+
+#[derive(Debug)]
+struct Engine {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    handle: Handle,
+    /// `None` once closed.
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    runtime: Runtime,
+    /// A second handle on the listening socket, for whoever inherits it.
+    listener: TcpListener,
+}
+
+impl Front {
+    /// Listens on `addr`. Clients are parked until the first [`Dataplane::retarget`].
+    pub fn bind(addr: SocketAddr, config: FrontConfig) -> Result<Self, FrontError> {
+        let listener = TcpListener::bind(addr).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => FrontError::Taken { addr, holder: None },
+            _ => FrontError::Bind { addr, source },
+        })?;
+        Self::from_listener(listener, config)
+    }
+
+    /// Serves a socket that already listens: inherited from systemd or from the daemon before this one.
+    pub fn from_listener(listener: TcpListener, config: FrontConfig) -> Result<Self, FrontError> {
+        let address = prepare(&listener, &config).map_err(|source| FrontError::Listener { source })?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(config.threads)
+            .thread_name("front")
+            .enable_all()
+            .build()
+            .map_err(|source| FrontError::Threads { source })?;
+        let shared = Shared::new(config);
+        let handle = runtime.handle().clone();
+        let accepting = {
+            let _context = handle.enter();
+            let listener = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
+            listener.map_err(|source| FrontError::Listener { source })?
+        };
+        runtime.spawn(accept::serve(accepting, Arc::clone(&shared)));
+        let running = Mutex::new(Some(Running { runtime, listener }));
+        Ok(Self { engine: Arc::new(Engine { address, shared, handle, running }) })
+    }
+
+    /// The address it listens on, with the real port where 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.engine.address
+    }
+
+    /// The listening socket for a successor, which may accept from it beside this front; `None` once closed.
+    pub fn listener(&self) -> io::Result<Option<TcpListener>> {
+        let running = self.engine.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.as_ref().map(|running| running.listener.try_clone()).transpose()
+    }
+
+    /// Stops accepting, cuts what is open and ends the threads. Returns at once; drain first to lose no request.
+    pub fn close(&self) {
+        self.engine.close();
+    }
+}
+
+impl Engine {
+    fn close(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Not a plain drop: that waits for the threads, and panics where waiting is forbidden.
+        if let Some(Running { runtime, .. }) = running {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[async_trait]
+impl Dataplane for Front {
+    async fn retarget(&self, target: Option<(SlotName, SocketAddr)>) {
+        self.engine.shared.retarget(target);
+    }
+
+    /// Retarget first: a connection that joins the slot later is not drained. The last cut is made at `limit`, and the report
+    /// follows up to a linger later, when late bytes are counted.
+    async fn drain(&self, slot: SlotName, limit: Duration) -> DrainReport {
+        let shared = &self.engine.shared;
+        let (slot, config) = (Arc::clone(shared.slot(slot)), Arc::clone(&shared.config));
+        slot.order_drain(limit, config.drain.pace);
+        // On the front's own runtime, whose clock the connections go by. A caller that gives up changes nothing.
+        let drained = async move { slot.drained(limit + 2 * config.linger).await };
+        self.engine.handle.spawn(drained).await.unwrap_or_default()
+    }
+
+    fn status(&self) -> FrontStatus {
+        self.engine.shared.status(self.engine.address)
+    }
+}
+
+fn prepare(listener: &TcpListener, config: &FrontConfig) -> io::Result<SocketAddr> {
+    listener.set_nonblocking(true)?;
+    // A second listen(2) only sets the length of the queue.
+    rustix::net::listen(listener, i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
+    listener.local_addr()
+}

@@ -1,0 +1,115 @@
+//! Every number of the front in one place, each with its reason. The daemon's configuration overrides some; tests most.
+
+use std::time::Duration;
+
+/// How the front accepts, dials and relays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrontConfig {
+    /// Worker threads of the front's own runtime. Two: one busy with a large answer leaves one for everyone else, and
+    /// a thread relays more than a kcp can produce.
+    pub threads: usize,
+    /// Connections at one time. Above it nothing is accepted; clients wait in the kernel's backlog. Each costs two file
+    /// descriptors, so the process limit must be at least twice this.
+    pub max_connections: usize,
+    /// Length of the kernel's accept queue: a burst of reconnects after a cut fits; the kernel trims it to somaxconn.
+    pub backlog: u32,
+    /// How long a client may wait for a target that accepts. A restarted slot is back in 5 to 20 s; Go clients give up
+    /// a TLS handshake after 10 s by default, patient ones get their answer.
+    pub park_limit: Duration,
+    /// One connect() to the target. Loopback answers at once or its accept queue is full.
+    pub dial_deadline: Duration,
+    /// Pause before the same target is dialled again; doubles up to `redial_longest`.
+    pub redial_first: Duration,
+    /// Longest such pause: what a parked client waits at most after its slot has come back.
+    pub redial_longest: Duration,
+    /// A connection with one direction closed and the other silent this long is ended. Nothing in the Kubernetes API
+    /// half-closes and then waits; a connection with both directions open never idles out (a watch may be silent for
+    /// hours).
+    pub half_closed_idle: Duration,
+    /// How long unread bytes are read away after our FIN: a socket closed with unread bytes sends RST, which can
+    /// destroy an answer the client has not read yet.
+    pub linger: Duration,
+    pub keepalive: Keepalive,
+    pub drain: DrainConfig,
+}
+
+/// Finds peers that vanished without a FIN, on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe, and the time between probes. Well under the idle limits of NATs and firewalls.
+    pub idle: Duration,
+    pub interval: Duration,
+    /// Probes without an answer; TCP_USER_TIMEOUT overrides it where both apply.
+    pub probes: u32,
+    /// TCP_USER_TIMEOUT: sent bytes without an acknowledgement, or a receive window that stays closed, for this long
+    /// end the connection. Above a pause of a busy client, below what a slot's memory should pay for.
+    pub user_timeout: Duration,
+}
+
+/// The hold-back drain. The figures were measured on a real kcp with Go clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrainConfig {
+    /// The server's silence that ends an answer when the client offered no h2: one request at a time, so only a
+    /// streamed answer can pause.
+    pub quiet_h1: Duration,
+    /// The same where other streams may wait for slower answers (ALPN offers h2), and where the protocol is unknown.
+    /// Never near a usual request period (100, 200, 1000 ms): the cut would meet the next request.
+    pub quiet_h2: Duration,
+    /// Longest an answer is held. It is the only latency a drain adds.
+    pub hold: Duration,
+    /// Bytes that go through unheld after a hold that led to no cut, before the next try.
+    pub pause: Duration,
+    /// The end of an answer that is held; what comes before it goes through. Enough to make the client wait, small enough to
+    /// fit into one segment with the FIN on loopback, and well under the smallest h2 flow control window (64 KiB): a client
+    /// that got nothing would send no window update, and the server waiting for one would look like the end of its answer.
+    pub tail: usize,
+    /// Time between two cuts. Cutting 100 at once made the race between a FIN and the next request 10 to 20 times as
+    /// frequent as one every 1 to 3 ms.
+    pub pace: Duration,
+    /// Leave h2 connections alone until half of the limit, because the slots run with `--goaway-chance` and move busy
+    /// h2 clients themselves without a loss.
+    pub h2_moves_itself: bool,
+}
+
+impl Default for FrontConfig {
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            max_connections: 10_000,
+            backlog: 4096,
+            park_limit: Duration::from_secs(30),
+            dial_deadline: Duration::from_secs(3),
+            redial_first: Duration::from_millis(10),
+            redial_longest: Duration::from_millis(250),
+            half_closed_idle: Duration::from_mins(1),
+            linger: Duration::from_secs(1),
+            keepalive: Keepalive::default(),
+            drain: DrainConfig::default(),
+        }
+    }
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(30),
+            interval: Duration::from_secs(10),
+            probes: 3,
+            user_timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Default for DrainConfig {
+    fn default() -> Self {
+        Self {
+            quiet_h1: Duration::from_millis(5),
+            quiet_h2: Duration::from_millis(50),
+            hold: Duration::from_millis(300),
+            pause: Duration::from_millis(100),
+            tail: 16 << 10,
+            pace: Duration::from_millis(2),
+            h2_moves_itself: false,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! One connection, client to server and back, in one task: so that "look into the queues, decide, send the FIN" has no hole
+//! in which a byte could pass. [`Connection::pump`] moves bytes and keeps the rules; [`relay`] is its loop around real
+//! sockets. Called by the session task for every accepted client.
+//!
+//! Half-closes are passed on. A connection whose both directions are open never idles out. No socket is closed while it has
+//! unread bytes, unless its peer goes on sending for longer than the linger after our FIN.
+
+use super::config::FrontConfig;
+use super::flow::Flow;
+use super::hold::{Action, Cut, HoldBack, Side, View};
+use super::pace::Pace;
+use super::slots::{Order, Traffic};
+use super::tls::{ClientStream, Records};
+use super::wire::Wire;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By its client or its server.
+    Itself,
+    /// Half-closed and silent for too long.
+    IdledOut,
+    Drained {
+        cut: Cut,
+        /// The client sent a request into our FIN. It was not executed.
+        raced: bool,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Pumped {
+    Ended(Ending),
+    /// Nothing to do until a wire wakes the task or the moment given has come.
+    Wait(Option<Instant>),
+}
+
+/// A client and a server that were joined, and everything known about their bytes.
+#[derive(Debug)]
+pub(super) struct Connection<W> {
+    client: W,
+    server: W,
+    up: Flow,
+    down: Flow,
+    asked: ClientStream,
+    answered: Records,
+    last: Option<(Side, Instant)>,
+    /// The last byte or FIN, else the start.
+    active_at: Instant,
+    drain: Option<(HoldBack, Arc<Pace>)>,
+    /// Set once we have decided to end it.
+    ending: Option<Ending>,
+    /// When the sockets are closed whatever is unread.
+    close_by: Option<Instant>,
+    traffic: Arc<Traffic>,
+    config: Arc<FrontConfig>,
+}
+
+impl<W: Wire> Connection<W> {
+    /// `early` was read from the client while it waited for a server.
+    pub(super) fn new(
+        client: W,
+        server: W,
+        early: Vec<u8>,
+        traffic: Arc<Traffic>,
+        config: Arc<FrontConfig>,
+        now: Instant,
+    ) -> Self {
+        let mut asked = ClientStream::default();
+        asked.pass(&early);
+        traffic.count(Side::Client, early.len());
+        Self {
+            client,
+            server,
+            last: (!early.is_empty()).then_some((Side::Client, now)),
+            up: Flow::starting_with(early),
+            down: Flow::default(),
+            asked,
+            answered: Records::default(),
+            active_at: now,
+            drain: None,
+            ending: None,
+            close_by: None,
+            traffic,
+            config,
+        }
+    }
+
+    /// Begins to drain. A second order changes nothing: the first one's limit holds.
+    pub(super) fn drain(&mut self, order: &Order, now: Instant) {
+        if self.drain.is_none() {
+            let hold_back = HoldBack::new(self.config.drain, now, order.limit);
+            self.drain = Some((hold_back, Arc::clone(&order.pace)));
+        }
+    }
+
+    pub(super) fn pump(&mut self, cx: &mut Context<'_>, now: Instant) -> Pumped {
+        let next = loop {
+            let next = self.decide(now);
+            // The client first: at a cut the answer and its FIN leave before anything else happens.
+            let down = self.shift_down(cx, now);
+            let up = self.shift_up(cx, now);
+            if !(down || up) {
+                break next;
+            }
+        };
+        let over = self.up.over() && self.down.over();
+        if !over && self.close_by.is_none_or(|close_by| now < close_by) {
+            return Pumped::Wait(next.into_iter().chain(self.close_by).min());
+        }
+        Pumped::Ended(match self.ending {
+            // The client was too slow to take its answer: whatever the cut was meant to be, it broke something.
+            Some(Ending::Drained { raced, .. }) if self.down.waiting() > 0 => {
+                Ending::Drained { cut: Cut::Forced, raced }
+            }
+            ending => ending.unwrap_or(Ending::Itself),
+        })
+    }
+
+    /// Applies the rules of the moment; returns when they must be asked again at the latest.
+    fn decide(&mut self, now: Instant) -> Option<Instant> {
+        if self.ending.is_some() || self.up.is_lost() || self.down.is_lost() {
+            self.linger(now);
+            return None;
+        }
+        let half_closed = self.up.ended() != self.down.ended();
+        let idle_end = half_closed.then(|| self.active_at + self.config.half_closed_idle);
+        if idle_end.is_some_and(|end| now >= end) {
+            self.end(Ending::IdledOut, now);
+            return None;
+        }
+        let drain_next = self.step_drain(now);
+        idle_end.into_iter().chain(drain_next).min()
+    }
+
+    /// The end is decided: what waits may still go out, then what is unread is read away for a while.
+    fn linger(&mut self, now: Instant) {
+        self.down.keep_back(0);
+        let by = now + self.config.linger;
+        if self.ending.is_none() {
+            self.close_by.get_or_insert(by);
+        } else if self.up.settled() && self.down.settled() {
+            self.close_by = self.close_by.map(|close_by| close_by.min(by));
+        }
+    }
+
+    fn step_drain(&mut self, now: Instant) -> Option<Instant> {
+        let view = View {
+            last: self.last,
+            held: self.down.waiting(),
+            owed: self.up.waiting() > 0,
+            at_boundary: self.asked.at_boundary() && self.answered.at_boundary(),
+            warm: self.asked.is_warm(),
+            h1: self.asked.is_h1(),
+            closing: self.up.ended() || self.down.ended(),
+        };
+        let (hold_back, pace) = self.drain.as_mut()?;
+        let turn = |lane, latest| pace.turn(lane, now, latest);
+        let silent = || self.client.is_silent() && self.server.is_silent();
+        match hold_back.step(&view, now, turn, silent) {
+            Action::Pass(until) => {
+                self.down.keep_back(0);
+                Some(until)
+            }
+            Action::Hold(until) => {
+                self.down.keep_back(self.config.drain.tail);
+                Some(until)
+            }
+            Action::Cut(cut) => {
+                let end = hold_back.end();
+                self.end(Ending::Drained { cut, raced: false }, end.max(now));
+                None
+            }
+        }
+    }
+
+    /// Our FIN to both sides, behind what waits for them. `by`: when the linger begins at the latest.
+    fn end(&mut self, ending: Ending, by: Instant) {
+        if self.down.waiting() > 0 {
+            self.client.cork();
+        }
+        self.down.close();
+        self.up.close();
+        self.ending = Some(ending);
+        self.close_by = Some(by + self.config.linger);
+    }
+
+    fn shift_up(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Self { client, server, up, asked, traffic, last, ending, .. } = self;
+        let shifted = up.shift(client, server, cx, |bytes| match ending {
+            None => {
+                asked.pass(bytes);
+                traffic.count(Side::Client, bytes.len());
+                *last = Some((Side::Client, now));
+            }
+            Some(Ending::Drained { raced, .. }) => *raced |= asked.pass_late(bytes),
+            Some(_) => (),
+        });
+        if shifted.source_failed {
+            self.down.lose_sink();
+        }
+        self.touch(shifted.progress, now)
+    }
+
+    fn shift_down(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
+        let Self { client, server, down, asked, answered, traffic, last, ending, .. } = self;
+        let shifted = down.shift(server, client, cx, |bytes| {
+            if ending.is_none() {
+                answered.pass(bytes);
+                asked.end_turn();
+                traffic.count(Side::Server, bytes.len());
+                *last = Some((Side::Server, now));
+            }
+        });
+        if shifted.source_failed {
+            self.up.lose_sink();
+        }
+        self.touch(shifted.progress, now)
+    }
+
+    fn touch(&mut self, progress: bool, now: Instant) -> bool {
+        if progress {
+            self.active_at = now;
+        }
+        progress
+    }
+}
+
+/// Runs a connection to its end. Dropped midway, it closes both sockets.
+pub(super) async fn relay(
+    mut connection: Connection<TcpStream>,
+    orders: &mut watch::Receiver<Option<Order>>,
+) -> Ending {
+    const NEVER: Duration = Duration::from_hours(24 * 365);
+    let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
+    loop {
+        tokio::select! {
+            biased;
+            // Cancel-safe: an order that is not taken now is still marked unseen.
+            Ok(()) = orders.changed() => {
+                if let Some(order) = orders.borrow_and_update().as_ref() {
+                    connection.drain(order, Instant::now());
+                }
+            }
+            // Cancel-safe: all progress is in `connection`.
+            ending = poll_fn(|cx| poll_connection(&mut connection, alarm.as_mut(), cx)) => return ending,
+        }
+    }
+}
+
+fn poll_connection(
+    connection: &mut Connection<TcpStream>,
+    mut alarm: Pin<&mut Sleep>,
+    cx: &mut Context<'_>,
+) -> Poll<Ending> {
+    loop {
+        match connection.pump(cx, Instant::now()) {
+            Pumped::Ended(ending) => return Poll::Ready(ending),
+            Pumped::Wait(None) => return Poll::Pending,
+            Pumped::Wait(Some(until)) => {
+                alarm.as_mut().reset(until);
+                if alarm.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}

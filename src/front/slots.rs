@@ -1,0 +1,162 @@
+//! The two slots as the front counts them: open connections and bytes of each, and the drain of the ones that belong to a
+//! slot when the order is given. Sessions join and leave; `Front::drain` orders and waits.
+
+use super::hold::{Cut, Side};
+use super::pace::Pace;
+use super::relay::Ending;
+use berth_actors::host::DrainReport;
+use berth_actors::identity::SlotName;
+use berth_actors::status::SlotTraffic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// What every connection of a slot is told when its drain begins.
+#[derive(Debug, Clone)]
+pub(super) struct Order {
+    pub limit: Duration,
+    pub pace: Arc<Pace>,
+}
+
+/// Bytes of one slot.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    from_clients: AtomicU64,
+    from_slot: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn count(&self, side: Side, bytes: usize) {
+        let counter = match side {
+            Side::Client => &self.from_clients,
+            Side::Server => &self.from_slot,
+        };
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    name: SlotName,
+    pub traffic: Arc<Traffic>,
+    orders: watch::Sender<Option<Order>>,
+    /// Changed only inside `send_modify`, so joining, leaving and ordering exclude each other.
+    members: watch::Sender<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    accepted: u64,
+    open: u64,
+    /// Raised by every drain: members of an earlier epoch are the ones being drained.
+    epoch: u64,
+    draining: u64,
+    report: DrainReport,
+}
+
+/// A connection's place among its slot's. Leaves when dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    slot: Arc<Slot>,
+    epoch: u64,
+    /// Sees only orders given after it joined.
+    pub orders: watch::Receiver<Option<Order>>,
+    /// A task that is dropped with the runtime was cut by nobody.
+    pub ending: Ending,
+}
+
+impl Slot {
+    pub(super) fn new(name: SlotName) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            traffic: Arc::default(),
+            orders: watch::Sender::new(None),
+            members: watch::Sender::default(),
+        })
+    }
+
+    pub(super) fn join(self: &Arc<Self>) -> Member {
+        let (mut epoch, mut orders) = (0, None);
+        self.members.send_modify(|members| {
+            members.accepted += 1;
+            members.open += 1;
+            epoch = members.epoch;
+            orders = Some(self.orders.subscribe());
+        });
+        let orders = orders.unwrap_or_else(|| self.orders.subscribe());
+        Member { slot: Arc::clone(self), epoch, orders, ending: Ending::Itself }
+    }
+
+    /// Orders every present connection to end within `limit`.
+    pub(super) fn order_drain(&self, limit: Duration, pace: Duration) {
+        self.members.send_modify(|members| {
+            members.epoch += 1;
+            members.draining = members.open;
+            members.report = DrainReport::default();
+            let pace = Arc::new(Pace::new(pace, limit, members.open));
+            self.orders.send_replace(Some(Order { limit, pace }));
+        });
+    }
+
+    /// Resolves when every connection that was ordered to end has done so, or after `patience`.
+    pub(super) async fn drained(&self, patience: Duration) -> DrainReport {
+        let began = Instant::now();
+        let mut changes = self.members.subscribe();
+        let emptied = changes.wait_for(|members| members.draining == 0);
+        let all_ended = timeout(patience, emptied).await.is_ok();
+        let members = self.members.borrow();
+        if !all_ended {
+            tracing::warn!(slot = %self.name, left = members.draining, "connections outlived their drain");
+        }
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        DrainReport { took_ms, ..members.report }
+    }
+
+    pub(super) fn status(&self) -> SlotTraffic {
+        let members = self.members.borrow();
+        SlotTraffic {
+            slot: self.name,
+            open: members.open,
+            accepted: members.accepted,
+            bytes_in: self.traffic.from_clients.load(Ordering::Relaxed),
+            bytes_out: self.traffic.from_slot.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Member {
+    pub(super) fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.slot.traffic)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.slot.members.send_modify(|members| {
+            members.open -= 1;
+            if self.epoch < members.epoch {
+                members.draining -= 1;
+                members.report.count(self.ending);
+            }
+        });
+    }
+}
+
+trait Tally {
+    fn count(&mut self, ending: Ending);
+}
+
+impl Tally for DrainReport {
+    fn count(&mut self, ending: Ending) {
+        let (counter, raced) = match ending {
+            Ending::Itself | Ending::IdledOut => (&mut self.self_closed, false),
+            Ending::Drained { cut: Cut::Held, raced } => (&mut self.held, raced),
+            Ending::Drained { cut: Cut::Idle, raced } => (&mut self.idle, raced),
+            Ending::Drained { cut: Cut::Forced, raced } => (&mut self.forced, raced),
+        };
+        *counter += 1;
+        self.raced += u64::from(raced);
+    }
+}
