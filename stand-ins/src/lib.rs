@@ -1,1 +1,6 @@
 //! Processes that stand in for components a registry does not serve.
+//!
+//! A stand-in obeys the contract of the real program: the same argv, files, ports, log lines, signals and exit codes.
+//! It is for development and tests, and says so in its `--version`.
+
+pub mod kcp;
