@@ -38,7 +38,7 @@ pub const POSTGRES_PROBE: Duration = ms(50);
 /// A login round over a local socket takes 2 ms; a server in recovery answers at once with an error.
 pub const POSTGRES_ANSWER: Duration = s(5);
 /// Dropping and making a database takes 0.1 s and two checkpoints of whatever else is dirty.
-pub const RECREATE_DEADLINE: Duration = s(20);
+pub const EMPTY_DEADLINE: Duration = s(20);
 /// Backends of a dead postmaster usually notice within this; the rest is killed.
 pub const ORPHAN_GRACE: Duration = s(1);
 /// After SIGKILL only uninterruptible disk waits keep a process.

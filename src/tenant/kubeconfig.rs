@@ -1,7 +1,8 @@
 //! Kubeconfigs with everything inline, as stock kubectl reads them.
 
+use super::config_file;
 use super::pki::{Pki, PkiError};
-use crate::files::{self, FileError};
+use crate::files::FileError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::path::Path;
@@ -61,7 +62,7 @@ pub(super) fn write(path: &Path, pki: &Pki, leaf: &str, user: &str, port: u16) -
         certificate: &read(&pki.certificate(leaf))?,
         key: &read(&pki.key(leaf))?,
     });
-    Ok(files::write_atomic(path, text.as_bytes(), pki.owner)?)
+    Ok(config_file::keep(path, text.as_bytes(), pki.owner)?)
 }
 
 /// The API server's URL for clients on this host.

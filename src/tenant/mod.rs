@@ -9,6 +9,7 @@
 //! A blueprint prepares files and databases and knows when its component truly serves. It never spawns, signals or
 //! restarts anything: the tree does, through the host traits.
 
+mod config_file;
 pub mod defaults;
 pub mod dsn;
 pub mod kine;

@@ -50,7 +50,7 @@ impl Blueprint for OpenBao {
             Vault::Initialised => {}
             Vault::Fresh { password } => {
                 note.say("an empty database for the vault");
-                databases::recreate(&self.store, &self.database).await.map_err(|error| seat.retry(error))?;
+                databases::empty(&self.store, &self.database).await.map_err(|error| seat.retry(error))?;
                 spec.env.insert(config::PASSWORD_VARIABLE.to_owned(), password);
             }
             Vault::Lost(path) => {

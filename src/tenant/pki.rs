@@ -4,6 +4,7 @@
 //! with their old keys; authorities and the keys that encrypt or sign are never made twice. All calls block.
 
 use super::defaults::{CA_VALIDITY, CLOCK_SKEW, FIRST_SERVICE_IP, LEAF_VALIDITY, RENEW_BEFORE};
+use super::seat::Failure;
 use crate::files::{self, FileError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -27,6 +28,12 @@ pub enum PkiError {
     Unusable { path: PathBuf, reason: String },
     #[error("cannot make the {what}: {reason}")]
     Make { what: String, reason: String },
+}
+
+impl Failure for PkiError {
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Unusable { .. })
+    }
 }
 
 /// A leaf, by file name: who signs it, whom it names, what it is for.

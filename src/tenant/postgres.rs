@@ -7,9 +7,9 @@ pub mod databases;
 mod initdb;
 mod leftovers;
 
-use super::defaults;
 use super::dsn::Database;
 use super::seat::Seat;
+use super::{config_file, defaults};
 use crate::components::Program;
 use crate::files;
 use async_trait::async_trait;
@@ -86,7 +86,7 @@ impl Postgres {
         for (name, text) in
             [("pg_hba.conf", access::HBA.to_owned()), ("pg_ident.conf", access::ident(&self.accounts, roles))]
         {
-            replace(&self.data.join(name), &text, self.seat.owner)?;
+            config_file::keep(&self.data.join(name), text.as_bytes(), self.seat.owner)?;
         }
         Ok(())
     }
@@ -122,14 +122,6 @@ fn arguments(seat: &Seat, data: &Path) -> Vec<String> {
         args.extend(["-c".to_owned(), format!("{name}={value}")]);
     }
     args
-}
-
-/// Not on every start: each write costs a sync.
-fn replace(path: &Path, text: &str, owner: Option<berth_actors::spec::User>) -> Result<(), files::FileError> {
-    if files::read_optional(path)?.as_deref() == Some(text.as_bytes()) {
-        return Ok(());
-    }
-    files::write_atomic(path, text.as_bytes(), owner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What the vault keeps beside its database: configuration, seal key, ops password, and the mark "initialised".
 
+use super::super::config_file;
+use super::super::pki::{PkiError, random_key};
 use crate::files::{self, FileError};
-use crate::tenant::pki::{PkiError, random_key};
 use berth_actors::spec::User;
 use std::path::PathBuf;
 
@@ -45,7 +46,7 @@ impl Files {
     /// Writes the configuration, and before the vault has a life the secrets it begins with. Blocking.
     pub(super) fn prepare(&self, config: &str) -> Result<Vault, PkiError> {
         files::private_dir(&self.dir, self.owner)?;
-        files::write_atomic(&self.config(), config.as_bytes(), self.owner)?;
+        config_file::keep(&self.config(), config.as_bytes(), self.owner)?;
         let (seal, password) = (self.seal_key(), self.password());
         if self.is_initialised() {
             let lost = [seal, password].into_iter().find(|path| !path.exists());

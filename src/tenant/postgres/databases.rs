@@ -60,16 +60,28 @@ pub(super) async fn ensure(sockets: &Path, databases: &[Database]) -> Result<(),
     })
 }
 
-/// Drops `database` with all it holds and makes it anew. Only for an OpenBao that never became usable.
-pub(crate) async fn recreate(sockets: &Path, database: &Database) -> Result<(), DatabaseError> {
+/// Makes sure that `database` is there and empty: drops it with all it holds where needed. Only for an OpenBao that never became usable.
+pub(crate) async fn empty(sockets: &Path, database: &Database) -> Result<(), DatabaseError> {
     let work = async {
         let client = connect(sockets, SUPERUSER, SUPERUSER).await?;
+        ensure_one(&client, database).await?;
+        if is_empty(sockets, database).await? {
+            return Ok(());
+        }
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", quoted(&database.name));
         client.batch_execute(&drop).await?;
         ensure_one(&client, database).await
     };
-    let deadline = defaults::RECREATE_DEADLINE;
+    let deadline = defaults::EMPTY_DEADLINE;
     tokio::time::timeout(deadline, work).await.map_err(|_| DatabaseError::Deadline(deadline))?
+}
+
+/// Without a table of its owner.
+async fn is_empty(sockets: &Path, database: &Database) -> Result<bool, DatabaseError> {
+    let client = connect(sockets, SUPERUSER, &database.name).await?;
+    let tables =
+        "SELECT 1 FROM pg_class WHERE relowner = (SELECT oid FROM pg_roles WHERE rolname = $1) LIMIT 1";
+    Ok(client.query_opt(tables, &[&database.role]).await?.is_none())
 }
 
 async fn ensure_one(client: &Client, database: &Database) -> Result<(), DatabaseError> {
