@@ -3,17 +3,19 @@
 //! The directory appears whole by one rename. Later calls only check it and sign leaves anew that are close to their end,
 //! with their old keys; authorities and the keys that encrypt or sign are never made twice. All calls block.
 
-use super::defaults::{CA_VALIDITY, CLOCK_SKEW, FIRST_SERVICE_IP, LEAF_VALIDITY, RENEW_BEFORE};
+mod encryption;
+mod leaf;
+mod signing;
+
+pub(super) use signing::random_key;
+
+use super::defaults::{CA_VALIDITY, LEAF_VALIDITY, RENEW_BEFORE};
 use super::seat::Failure;
 use crate::files::{self, FileError};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use berth_actors::spec::User;
-use rand::TryRngCore;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
-};
+use leaf::{LEAVES, Leaf};
+use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use signing::{generate, issue, load_key, make, params, read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -36,49 +38,7 @@ impl Failure for PkiError {
     }
 }
 
-/// A leaf, by file name: who signs it, whom it names, what it is for.
-struct Leaf {
-    name: &'static str,
-    ca: &'static str,
-    common_name: &'static str,
-    organization: Option<&'static str>,
-    names: &'static [&'static str],
-    server: bool,
-}
-
 const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
-
-const fn server(name: &'static str, common_name: &'static str, names: &'static [&'static str]) -> Leaf {
-    Leaf { name, ca: "server-ca", common_name, organization: None, names, server: true }
-}
-const fn client(
-    name: &'static str,
-    ca: &'static str,
-    common_name: &'static str,
-    organization: Option<&'static str>,
-) -> Leaf {
-    Leaf { name, ca, common_name, organization, names: &[], server: false }
-}
-
-const LEAVES: [Leaf; 5] = [
-    server(
-        "apiserver",
-        "kube-apiserver",
-        &[
-            "127.0.0.1",
-            FIRST_SERVICE_IP,
-            "localhost",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-        ],
-    ),
-    server("bao", "openbao", &["127.0.0.1", "localhost"]),
-    client("admin", "client-ca", "admin", Some("system:masters")),
-    client("kube-controller-manager", "client-ca", "system:kube-controller-manager", None),
-    client("front-proxy-client", "front-proxy-ca", "front-proxy-client", None),
-];
 
 /// Signs and verifies ServiceAccount tokens.
 const SERVICE_ACCOUNT_KEY: &str = "sa.key";
@@ -157,7 +117,7 @@ impl Pki {
         let tokens = generate(SERVICE_ACCOUNT_KEY)?;
         aside.write(&aside.service_account_key(), tokens.serialize_pem().as_bytes())?;
         aside.write(&aside.service_account_public(), tokens.public_key_pem().as_bytes())?;
-        aside.write(&aside.encryption(), encryption_config(&random_key()?).as_bytes())?;
+        aside.write(&aside.encryption(), encryption::config(&random_key()?).as_bytes())?;
         let failed = |source| FileError { action: "rename onto", path: self.dir.clone(), source };
         std::fs::rename(&aside.dir, &self.dir).map_err(failed)?;
         Ok(files::sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?)
@@ -227,53 +187,6 @@ pub fn sign_client(
     pki.sign_client(common_name, organizations, validity)
 }
 
-fn params(common_name: &str, organizations: &[&str], validity: Duration) -> CertificateParams {
-    let now = OffsetDateTime::now_utc();
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, common_name);
-    for organization in organizations {
-        params.distinguished_name.push(DnType::OrganizationName, *organization);
-    }
-    params.not_before = now - CLOCK_SKEW;
-    params.not_after = now + validity;
-    params
-}
-
-fn issue(
-    pki: &Pki,
-    ca: &str,
-    mut params: CertificateParams,
-    usage: ExtendedKeyUsagePurpose,
-    key: &KeyPair,
-) -> Result<String, PkiError> {
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![usage];
-    params.use_authority_key_identifier_extension = true;
-    let path = pki.certificate(ca);
-    let issuer = Issuer::from_ca_cert_pem(&read(&path)?, load_key(&pki.key(ca))?)
-        .map_err(|e| PkiError::Unusable { path, reason: e.to_string() })?;
-    Ok(params.signed_by(key, &issuer).map_err(make(ca))?.pem())
-}
-
-fn generate(what: &str) -> Result<KeyPair, PkiError> {
-    KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(make(what))
-}
-
-fn make(what: &str) -> impl Fn(rcgen::Error) -> PkiError + '_ {
-    move |error| PkiError::Make { what: what.to_owned(), reason: error.to_string() }
-}
-
-fn load_key(path: &Path) -> Result<KeyPair, PkiError> {
-    KeyPair::from_pem(&read(path)?)
-        .map_err(|e| PkiError::Unusable { path: path.to_owned(), reason: e.to_string() })
-}
-
-fn read(path: &Path) -> Result<String, PkiError> {
-    let failed = |source| FileError { action: "read", path: path.to_owned(), source };
-    Ok(std::fs::read_to_string(path).map_err(failed)?)
-}
-
 fn remove_dir(dir: &Path) -> Result<(), FileError> {
     match std::fs::remove_dir_all(dir) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -283,30 +196,9 @@ fn remove_dir(dir: &Path) -> Result<(), FileError> {
     }
 }
 
-/// 32 bytes from the kernel.
-pub(super) fn random_key() -> Result<[u8; 32], PkiError> {
-    let mut key = [0; 32];
-    rand::rngs::OsRng
-        .try_fill_bytes(&mut key)
-        .map_err(|e| PkiError::Make { what: "random key".to_owned(), reason: e.to_string() })?;
-    Ok(key)
-}
-
-/// Everything a tenant may consider secret is sealed before it reaches kine, whose log and database see only that.
-fn encryption_config(key: &[u8; 32]) -> String {
-    let config = serde_json::json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "EncryptionConfiguration",
-        "resources": [{
-            "resources": ["secrets", "configmaps"],
-            "providers": [{ "secretbox": { "keys": [{ "name": "k1", "secret": BASE64.encode(key) }] } }],
-        }],
-    });
-    format!("{config:#}\n")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::defaults::CLOCK_SKEW;
     use super::*;
     use std::os::unix::fs::PermissionsExt;
     use x509_parser::prelude::FromDer;
@@ -368,8 +260,7 @@ mod tests {
         let pki = pki(&dir);
         pki.ensure().unwrap();
         let (certificate, key) =
-            sign_client(&pki.dir, "socialweb:cloud-controller-manager", &[], Duration::from_secs(60))
-                .unwrap();
+            sign_client(&pki.dir, "socialweb:cloud-controller-manager", &[], LEAF_VALIDITY).unwrap();
         assert_eq!(subject_of(&certificate), "CN=socialweb:cloud-controller-manager");
         assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
         let admin = std::fs::read_to_string(pki.certificate("admin")).unwrap();

@@ -138,7 +138,7 @@ mod tests {
         let dir = top.path().join("state/demo");
         std::fs::create_dir_all(&dir).unwrap();
         let mode = |path: &Path, mode| {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(top.path(), 0o711);
         let stranger = Some(User { uid: 4_000_000, gid: 4_000_000 });

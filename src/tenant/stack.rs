@@ -111,7 +111,8 @@ fn controllers_of(tenant: &Tenant) -> KubeControllerManager {
     }
 }
 
-fn step(component: &str, blueprint: impl Blueprint, life: Life) -> Step {
+/// A step that no earlier one matters to yet. The kcp store's postgres is one by itself.
+pub fn step(component: &str, blueprint: impl Blueprint, life: Life) -> Step {
     Step {
         component: component.to_owned(),
         role: Role::Plain,

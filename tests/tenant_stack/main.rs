@@ -7,7 +7,7 @@ use berth::tenant::kine::{Endpoint, Kine};
 use berth::tenant::log_follower::LogFollower;
 use berth::tenant::postgres::databases;
 use berth::tenant::{kine, kube_controller_manager, openbao, postgres, stack};
-use berth_actors::host::{Context, GateError};
+use berth_actors::host::{Context, GateError, WaitNote};
 use berth_actors::spec::Step;
 use host::{Agreeable, Life, Place};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -110,7 +110,9 @@ fn only_the_owner_can_read(path: &Path) {
     let metadata = path.symlink_metadata().unwrap();
     assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
     if metadata.is_dir() {
-        std::fs::read_dir(path).unwrap().for_each(|entry| only_the_owner_can_read(&entry.unwrap().path()));
+        for entry in std::fs::read_dir(path).unwrap() {
+            only_the_owner_can_read(&entry.unwrap().path());
+        }
     }
 }
 
@@ -220,7 +222,7 @@ async fn postgres_starts_over_whatever_a_killed_postmaster_left() {
     host::ready(blueprint, &mut life, deadline).await.unwrap();
 
     // Two of one directory: the second is not even spawned.
-    let refused = blueprint.prepare(&Context::default(), &Default::default()).await.unwrap_err().to_string();
+    let refused = blueprint.prepare(&Context::default(), &WaitNote::default()).await.unwrap_err().to_string();
     assert!(refused.contains(&format!("postmaster {}", life.running.identity.pid)), "{refused}");
     host::stop(&steps, vec![life]).await;
 }
