@@ -1,1 +1,116 @@
-//! tenant
+//! One tenant cluster: its components as blueprints, and the chain that is made of them.
+//!
+//! ```text
+//! names ports pki kubeconfig        what a tenant is given once: a name, a port, keys
+//! postgres openbao kine             its stores; postgres and kine also serve the kcp slots
+//! kube_apiserver kube_controller_manager
+//! stack                             all of them in order, with policies from `defaults`
+//! ```
+//! A blueprint prepares files and databases and knows when its component truly serves. It never spawns, signals or
+//! restarts anything: the tree does, through the host traits.
+
+mod config_file;
+pub mod defaults;
+pub mod dsn;
+pub mod kine;
+pub mod kube_apiserver;
+pub mod kube_controller_manager;
+pub mod kubeconfig;
+pub mod log_follower;
+pub mod names;
+pub mod openbao;
+pub mod pki;
+pub mod ports;
+pub mod postgres;
+pub mod seat;
+pub mod stack;
+mod tool;
+mod watched_fd;
+
+use crate::components::Components;
+use crate::layout::{Layout, RunDirTooLong};
+use berth_actors::spec::User;
+use pki::Pki;
+use seat::Seat;
+use std::path::PathBuf;
+
+/// The accounts a tenant's processes and its daemon have in the eyes of the kernel: peer authentication needs the names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accounts {
+    /// Who the components run as; `None` when the daemon is not root and everything runs as the daemon's own account.
+    pub owner: Option<User>,
+    /// Name of that account in the user database. initdb and peer authentication refuse a uid without one.
+    pub component: String,
+    /// Name of the daemon's own account.
+    pub daemon: String,
+}
+
+/// One tenant cluster as the blueprints need to know it.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    name: String,
+    uid: String,
+    seat: Seat,
+    accounts: Accounts,
+    components: Components,
+    port: u16,
+}
+
+/// A tenant that cannot be laid out on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum TenantError {
+    #[error(transparent)]
+    Name(#[from] names::NameError),
+    #[error(transparent)]
+    Sockets(#[from] RunDirTooLong),
+}
+
+impl Tenant {
+    /// `uid` never changes in the life of the cluster; `port` is the one leased to it (see [`ports`]).
+    pub fn new(
+        layout: &Layout,
+        name: &str,
+        uid: &str,
+        components: Components,
+        accounts: Accounts,
+        port: u16,
+    ) -> Result<Self, TenantError> {
+        names::check(name)?;
+        let data = layout.cluster(name);
+        let seat = Seat {
+            chain: name.to_owned(),
+            logs: data.join("log"),
+            sockets: layout.sockets(name)?,
+            owner: accounts.owner,
+            data,
+        };
+        Ok(Self { name: name.to_owned(), uid: uid.to_owned(), seat, accounts, components, port })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+    pub fn seat(&self) -> &Seat {
+        &self.seat
+    }
+    pub fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+    pub fn components(&self) -> &Components {
+        &self.components
+    }
+    /// The port its kube-apiserver serves on, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+    pub fn pki(&self) -> Pki {
+        Pki { cluster: self.name.clone(), dir: self.seat.data.join("pki"), owner: self.seat.owner }
+    }
+    /// The cluster administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.seat.data.join("kubeconfig")
+    }
+}

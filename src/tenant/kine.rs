@@ -1,0 +1,212 @@
+//! kine: the etcd API in front of a postgres database. Serves a tenant's API server over a socket file and each kcp slot
+//! over loopback TCP.
+//!
+//! It retries for minutes what can never work and says so only in its log, so the log is its gate.
+
+use super::defaults;
+use super::dsn::Database;
+use super::log_follower::LogFollower;
+use super::seat::Seat;
+use crate::components::Program;
+use async_trait::async_trait;
+use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::spec::ProcessSpec;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The component's name in a chain.
+pub const NAME: &str = "kine";
+
+/// Where a kine is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A socket file in the chain's socket directory.
+    Socket(PathBuf),
+    /// A port of 127.0.0.1: any free one at first, the same one ever after, for its clients never look again.
+    Loopback,
+}
+
+#[derive(Debug, Clone)]
+pub struct Kine {
+    pub seat: Seat,
+    pub program: Program,
+    /// The socket directory of its postgres.
+    pub store: PathBuf,
+    pub database: Database,
+    pub endpoint: Endpoint,
+}
+
+#[async_trait]
+impl Blueprint for Kine {
+    async fn prepare(&self, context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        self.seat.claim().await?;
+        if let Endpoint::Socket(path) = &self.endpoint {
+            // kine would take the path over even from a living kine; the tree starts one only after the last is gone.
+            match tokio::fs::remove_file(path).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.seat.retry(format!("remove {}: {error}", path.display())));
+                }
+                _ => {}
+            }
+        }
+        Ok(self.spec(context.previous_address))
+    }
+
+    fn listens(&self) -> Listens {
+        match self.endpoint {
+            Endpoint::Socket(_) => Listens::No,
+            Endpoint::Loopback => Listens::OneTcp,
+        }
+    }
+
+    async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        let hopeless =
+            |error: io::Error| GateError::Hopeless(format!("{}: kine's log: {error}", self.seat.chain));
+        if log_was_rotated(&running.log, running.log_offset).await && self.accepts(running.address).await {
+            return Ok(()); // asked again later in its life: it listens only once it serves
+        }
+        let mut log = LogFollower::open(&running.log, running.log_offset).map_err(hopeless)?;
+        note.say("kine connects to its database");
+        loop {
+            let lines = log.written().await.map_err(hopeless)?;
+            if lines.is_empty() {
+                log.grown().await.map_err(hopeless)?;
+            }
+            for line in lines {
+                match judge(&line) {
+                    Line::Available => return Ok(()),
+                    Line::Never(code) => {
+                        let Database { name, role } = &self.database;
+                        return Err(GateError::Fatal(format!(
+                            "{}: postgres refuses kine as role {role} on database {name} ({code}): see its log",
+                            self.seat.chain
+                        )));
+                    }
+                    Line::Trouble => note.say("kine cannot reach its database yet"),
+                    Line::Other => {}
+                }
+            }
+        }
+    }
+}
+
+impl Kine {
+    fn spec(&self, previous: Option<SocketAddr>) -> ProcessSpec {
+        let listen = match &self.endpoint {
+            Endpoint::Socket(path) => format!("unix://{}", path.display()),
+            Endpoint::Loopback => {
+                SocketAddr::from((Ipv4Addr::LOCALHOST, previous.map_or(0, |address| address.port())))
+                    .to_string()
+            }
+        };
+        let args = vec![
+            format!("--listen-address={listen}"),
+            "--metrics-bind-address=0".to_owned(),
+            "--log-format=json".to_owned(),
+            format!("--datastore-poll-interval={}ms", defaults::KINE_POLL.as_millis()),
+            format!("--datastore-max-open-connections={}", defaults::KINE_CONNECTIONS),
+        ];
+        let mut spec = self.seat.spec(NAME, &self.program, args);
+        spec.env.insert("KINE_ENDPOINT".to_owned(), self.database.url(&self.store));
+        spec
+    }
+
+    async fn accepts(&self, address: Option<SocketAddr>) -> bool {
+        match (&self.endpoint, address) {
+            (Endpoint::Socket(path), _) => tokio::net::UnixStream::connect(path).await.is_ok(),
+            (Endpoint::Loopback, Some(address)) => tokio::net::TcpStream::connect(address).await.is_ok(),
+            (Endpoint::Loopback, None) => false,
+        }
+    }
+}
+
+async fn log_was_rotated(log: &Path, offset: u64) -> bool {
+    tokio::fs::metadata(log).await.is_ok_and(|file| file.len() < offset)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Available,
+    /// A refusal by SQLSTATE that no retry changes.
+    Never(&'static str),
+    Trouble,
+    Other,
+}
+
+/// Its lines may hold keys and values of its clients: judged here, never quoted.
+fn judge(line: &str) -> Line {
+    // Wrong password, no such role (also by name: 28000), no such database.
+    const NEVER: [&str; 3] = ["28P01", "28000", "3D000"];
+    if line.contains("Kine available at") {
+        return Line::Available;
+    }
+    if let Some(code) = NEVER.into_iter().find(|code| line.contains(&format!("SQLSTATE {code}"))) {
+        return Line::Never(code);
+    }
+    if line.contains(" error") || line.contains("Failed to") { Line::Trouble } else { Line::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kine(endpoint: Endpoint) -> Kine {
+        let seat = Seat {
+            chain: "demo".into(),
+            data: "/s/demo".into(),
+            logs: "/s/demo/log".into(),
+            sockets: "/r/demo".into(),
+            owner: None,
+        };
+        Kine {
+            store: seat.sockets.clone(),
+            seat,
+            program: Program::real("/bin/kine"),
+            database: Database::named("kine"),
+            endpoint,
+        }
+    }
+
+    #[test]
+    fn its_command_line_has_no_datastore_url_and_no_metrics_port() {
+        let spec = kine(Endpoint::Socket("/r/demo/kine.sock".into())).spec(None);
+        assert_eq!(
+            spec.args,
+            [
+                "--listen-address=unix:///r/demo/kine.sock",
+                "--metrics-bind-address=0",
+                "--log-format=json",
+                "--datastore-poll-interval=250ms",
+                "--datastore-max-open-connections=20",
+            ]
+        );
+        assert_eq!(spec.env["KINE_ENDPOINT"], "postgres://kine@/kine?host=/r/demo");
+    }
+
+    #[test]
+    fn a_restarted_kine_binds_the_port_its_clients_know() {
+        let listen = |previous| kine(Endpoint::Loopback).spec(previous).args[0].clone();
+        assert_eq!(listen(None), "--listen-address=127.0.0.1:0");
+        assert_eq!(listen(Some(([127, 0, 0, 1], 40301).into())), "--listen-address=127.0.0.1:40301");
+    }
+
+    #[test]
+    fn a_refusal_by_postgres_is_told_from_an_outage() {
+        let json = |message: &str| format!(r#"{{"message":"{message}","severity":"info"}}"#);
+        assert_eq!(judge(&json("Kine available at unix:///r/demo/kine.sock")), Line::Available);
+        assert_eq!(
+            judge(&json(
+                "Failed to ping database connection: FATAL: database \\\"kine\\\" does not exist (SQLSTATE 3D000)"
+            )),
+            Line::Never("3D000")
+        );
+        assert_eq!(
+            judge(&json(
+                "Failed to ping database connection: FATAL: the database system is starting up (SQLSTATE 57P03)"
+            )),
+            Line::Trouble
+        );
+        assert_eq!(judge(&json("Configuring postgres database connection pooling")), Line::Other);
+    }
+}

@@ -1,0 +1,269 @@
+//! A tenant's keys and certificates: EC P-256 throughout, made once, all or nothing, owned by the tenant.
+//!
+//! The directory appears whole by one rename. Later calls only check it and sign leaves anew that are close to their end,
+//! with their old keys; authorities and the keys that encrypt or sign are never made twice. All calls block.
+
+mod encryption;
+mod leaf;
+mod signing;
+
+pub(super) use signing::random_key;
+
+use super::defaults::{CA_VALIDITY, LEAF_VALIDITY, RENEW_BEFORE};
+use super::seat::Failure;
+use crate::files::{self, FileError};
+use berth_actors::spec::User;
+use leaf::{LEAVES, Leaf};
+use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use signing::{generate, issue, load_key, make, params, read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use time::OffsetDateTime;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{path} is missing from the keys of cluster {cluster}: restore it from a backup")]
+    Missing { cluster: String, path: PathBuf },
+    #[error("{path} is not usable: {reason}")]
+    Unusable { path: PathBuf, reason: String },
+    #[error("cannot make the {what}: {reason}")]
+    Make { what: String, reason: String },
+}
+
+impl Failure for PkiError {
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Unusable { .. })
+    }
+}
+
+const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
+
+/// Signs and verifies ServiceAccount tokens.
+const SERVICE_ACCOUNT_KEY: &str = "sa.key";
+const SERVICE_ACCOUNT_PUBLIC: &str = "sa.pub";
+/// The API server's encryption at rest. From the first start on: kine logs the value of a write that fails.
+const ENCRYPTION: &str = "encryption.json";
+
+/// The key directory of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pki {
+    pub cluster: String,
+    pub dir: PathBuf,
+    pub owner: Option<User>,
+}
+
+impl Pki {
+    /// Certificate of `name`: an authority or a leaf.
+    pub fn certificate(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.crt"))
+    }
+    pub fn key(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.key"))
+    }
+    pub fn service_account_key(&self) -> PathBuf {
+        self.dir.join(SERVICE_ACCOUNT_KEY)
+    }
+    pub fn service_account_public(&self) -> PathBuf {
+        self.dir.join(SERVICE_ACCOUNT_PUBLIC)
+    }
+    pub fn encryption(&self) -> PathBuf {
+        self.dir.join(ENCRYPTION)
+    }
+
+    /// Makes the directory if it is absent; else checks that nothing is missing and renews what runs out.
+    pub fn ensure(&self) -> Result<(), PkiError> {
+        if !self.dir.exists() {
+            return self.create();
+        }
+        for path in self.all() {
+            if !path.exists() {
+                return Err(PkiError::Missing { cluster: self.cluster.clone(), path });
+            }
+        }
+        LEAVES.iter().try_for_each(|leaf| self.renew(leaf, OffsetDateTime::now_utc()))
+    }
+
+    fn all(&self) -> impl Iterator<Item = PathBuf> {
+        let pairs = AUTHORITIES.iter().copied().chain(LEAVES.iter().map(|leaf| leaf.name));
+        pairs.flat_map(|name| [self.certificate(name), self.key(name)]).chain([
+            self.service_account_key(),
+            self.service_account_public(),
+            self.encryption(),
+        ])
+    }
+
+    /// Builds everything in a sibling directory and renames it: a crash leaves no half set.
+    fn create(&self) -> Result<(), PkiError> {
+        let aside = Self { dir: self.dir.with_extension("new"), ..self.clone() };
+        remove_dir(&aside.dir)?;
+        files::private_dir(&aside.dir, self.owner)?;
+        for name in AUTHORITIES {
+            let common_name = format!("{} {name}", self.cluster);
+            let key = generate(name)?;
+            let mut params = params(&common_name, &[], CA_VALIDITY);
+            params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+            let certificate = params.self_signed(&key).map_err(make(name))?;
+            aside.write(&aside.certificate(name), certificate.pem().as_bytes())?;
+            aside.write(&aside.key(name), key.serialize_pem().as_bytes())?;
+        }
+        for leaf in &LEAVES {
+            let key = generate(leaf.name)?;
+            aside.write(&aside.key(leaf.name), key.serialize_pem().as_bytes())?;
+            aside.sign(leaf, &key)?;
+        }
+        let tokens = generate(SERVICE_ACCOUNT_KEY)?;
+        aside.write(&aside.service_account_key(), tokens.serialize_pem().as_bytes())?;
+        aside.write(&aside.service_account_public(), tokens.public_key_pem().as_bytes())?;
+        aside.write(&aside.encryption(), encryption::config(&random_key()?).as_bytes())?;
+        let failed = |source| FileError { action: "rename onto", path: self.dir.clone(), source };
+        std::fs::rename(&aside.dir, &self.dir).map_err(failed)?;
+        Ok(files::sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?)
+    }
+
+    /// The key stays, so a crash in between leaves a pair that fits.
+    fn renew(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<(), PkiError> {
+        let path = self.certificate(leaf.name);
+        let unusable = |reason: String| PkiError::Unusable { path: path.clone(), reason };
+        let pem = read(&path)?;
+        let (_, pem) =
+            x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|e| unusable(e.to_string()))?;
+        let end = pem.parse_x509().map_err(|e| unusable(e.to_string()))?.validity().not_after.to_datetime();
+        if end - now > RENEW_BEFORE {
+            return Ok(());
+        }
+        let key = load_key(&self.key(leaf.name))?;
+        self.sign(leaf, &key)
+    }
+
+    fn sign(&self, leaf: &Leaf, key: &KeyPair) -> Result<(), PkiError> {
+        let organizations: Vec<&str> = leaf.organization.into_iter().collect();
+        let mut params = params(leaf.common_name, &organizations, LEAF_VALIDITY);
+        for name in leaf.names {
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName((*name).try_into().map_err(make(leaf.name))?),
+            });
+        }
+        let usage = if leaf.server {
+            ExtendedKeyUsagePurpose::ServerAuth
+        } else {
+            ExtendedKeyUsagePurpose::ClientAuth
+        };
+        let pem = issue(self, leaf.ca, params, usage, key)?;
+        self.write(&self.certificate(leaf.name), pem.as_bytes())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
+        Ok(files::write_atomic(path, bytes, self.owner)?)
+    }
+
+    /// Signs a client certificate with the client authority. The key is new and kept nowhere.
+    ///
+    /// Returns (certificate, key), both PEM.
+    pub fn sign_client(
+        &self,
+        common_name: &str,
+        organizations: &[&str],
+        validity: Duration,
+    ) -> Result<(String, String), PkiError> {
+        let key = generate(common_name)?;
+        let params = params(common_name, organizations, validity);
+        let pem = issue(self, "client-ca", params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
+        Ok((pem, key.serialize_pem()))
+    }
+}
+
+/// [`Pki::sign_client`] for whoever knows only the key directory.
+pub fn sign_client(
+    ca_dir: &Path,
+    common_name: &str,
+    organizations: &[&str],
+    validity: Duration,
+) -> Result<(String, String), PkiError> {
+    let pki = Pki { cluster: String::new(), dir: ca_dir.to_owned(), owner: None };
+    pki.sign_client(common_name, organizations, validity)
+}
+
+fn remove_dir(dir: &Path) -> Result<(), FileError> {
+    match std::fs::remove_dir_all(dir) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(FileError { action: "remove", path: dir.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::defaults::CLOCK_SKEW;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use x509_parser::prelude::FromDer;
+
+    fn pki(dir: &tempfile::TempDir) -> Pki {
+        Pki { cluster: "demo".to_owned(), dir: dir.path().join("pki"), owner: None }
+    }
+
+    fn subject_of(pem: &str) -> String {
+        let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
+        let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(&pem.contents).unwrap();
+        certificate.subject().to_string()
+    }
+
+    #[test]
+    fn the_set_is_whole_private_and_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        std::fs::create_dir(pki.dir.with_extension("new")).unwrap(); // what a crash leaves
+        pki.ensure().unwrap();
+        let before: Vec<_> = pki.all().map(|path| std::fs::read(path).unwrap()).collect();
+        for path in pki.all() {
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{path:?}");
+        }
+        assert!(!pki.dir.with_extension("new").exists());
+        pki.ensure().unwrap();
+        assert_eq!(pki.all().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>(), before);
+    }
+
+    #[test]
+    fn a_missing_file_is_named_and_not_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        pki.ensure().unwrap();
+        std::fs::remove_file(pki.encryption()).unwrap();
+        let error = pki.ensure().unwrap_err().to_string();
+        assert!(error.contains("encryption.json") && error.contains("demo"), "{error}");
+        assert!(!pki.encryption().exists());
+    }
+
+    #[test]
+    fn a_leaf_near_its_end_is_signed_anew_with_its_old_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        pki.ensure().unwrap();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+        let (certificate, key) = (read(pki.certificate("admin")), read(pki.key("admin")));
+        let admin = LEAVES.iter().find(|leaf| leaf.name == "admin").unwrap();
+        pki.renew(admin, OffsetDateTime::now_utc() + LEAF_VALIDITY - RENEW_BEFORE - CLOCK_SKEW).unwrap();
+        assert_eq!(read(pki.certificate("admin")), certificate);
+        pki.renew(admin, OffsetDateTime::now_utc() + LEAF_VALIDITY - RENEW_BEFORE).unwrap();
+        assert_ne!(read(pki.certificate("admin")), certificate);
+        assert_eq!(read(pki.key("admin")), key);
+    }
+
+    #[test]
+    fn a_signed_client_bears_the_subject_asked_for_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        pki.ensure().unwrap();
+        let (certificate, key) =
+            sign_client(&pki.dir, "socialweb:cloud-controller-manager", &[], LEAF_VALIDITY).unwrap();
+        assert_eq!(subject_of(&certificate), "CN=socialweb:cloud-controller-manager");
+        assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
+        let admin = std::fs::read_to_string(pki.certificate("admin")).unwrap();
+        assert_eq!(subject_of(&admin), "CN=admin, O=system:masters");
+    }
+}

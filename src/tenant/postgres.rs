@@ -1,0 +1,164 @@
+//! postgres: the first step of every tenant and of the kcp store. Ready means: its dependants' databases can be used.
+//!
+//! No TCP, no password: its only socket lies in a private directory, and the kernel says who connects.
+
+mod access;
+pub mod databases;
+mod initdb;
+mod leftovers;
+
+use super::dsn::Database;
+use super::seat::Seat;
+use super::{config_file, defaults};
+use crate::components::Program;
+use crate::files;
+use async_trait::async_trait;
+use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::spec::ProcessSpec;
+use databases::NotReady;
+use leftovers::Lock;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The component's name in a chain.
+pub const NAME: &str = "postgres";
+/// The role that owns the cluster; roles and databases are made through it.
+pub const SUPERUSER: &str = "postgres";
+/// postgres makes its socket file by this name in the socket directory.
+const SOCKET_LOCK: &str = ".s.PGSQL.5432.lock";
+
+/// A postgres with databases for the components above it.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pub seat: Seat,
+    /// `bin/` of the installation.
+    pub bin: PathBuf,
+    /// PGDATA.
+    pub data: PathBuf,
+    /// Operating system accounts that may connect, as any of the roles: the components' and the daemon's.
+    pub accounts: Vec<String>,
+    /// Exist once the gate is open.
+    pub databases: Vec<Database>,
+}
+
+#[async_trait]
+impl Blueprint for Postgres {
+    async fn prepare(&self, _context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        self.seat.claim().await?;
+        if !self.data.exists() {
+            note.say("initdb");
+            initdb::create(&self.seat, &self.bin, &self.data).await?;
+        }
+        let (seat, this) = (&self.seat, self.clone());
+        seat.blocking(move || this.write_access()).await?;
+        note.say("what an earlier postmaster left");
+        let lock = leftovers::clear(seat, &self.data, &seat.sockets.join(SOCKET_LOCK)).await?;
+        Ok(self.spec(lock))
+    }
+
+    fn listens(&self) -> Listens {
+        Listens::No
+    }
+
+    async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        loop {
+            match databases::ensure(&self.seat.sockets, &self.databases).await {
+                Ok(()) => return Ok(()),
+                Err(NotReady::Yet(reason)) => note.say(reason),
+                Err(NotReady::Never(reason)) => {
+                    return Err(GateError::Hopeless(format!("{}: {reason}", self.seat.chain)));
+                }
+            }
+            tokio::time::sleep(defaults::POSTGRES_PROBE).await;
+        }
+    }
+}
+
+impl Postgres {
+    /// The access files, and the mode postgres insists on.
+    fn write_access(&self) -> Result<(), files::FileError> {
+        let failed = |source| files::FileError { action: "set the mode of", path: self.data.clone(), source };
+        std::fs::set_permissions(&self.data, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        let roles = || {
+            let owners = self.databases.iter().map(|database| database.role.as_str());
+            std::iter::once(SUPERUSER).chain(owners)
+        };
+        for (name, text) in
+            [("pg_hba.conf", access::HBA.to_owned()), ("pg_ident.conf", access::ident(&self.accounts, roles))]
+        {
+            config_file::keep(&self.data.join(name), text.as_bytes(), self.seat.owner)?;
+        }
+        Ok(())
+    }
+
+    fn spec(&self, lock: Lock) -> ProcessSpec {
+        let program = Program::real(self.bin.join("postgres"));
+        let mut spec = self.seat.spec(NAME, &program, arguments(&self.seat, &self.data));
+        if let Lock::Stale(pid) = lock {
+            // The pid in the lock file may belong to a stranger by now; no postmaster of ours lives, so ignore it.
+            spec.env.insert("PG_GRANDPARENT_PID".to_owned(), pid.to_string());
+        }
+        spec
+    }
+}
+
+/// Sized for one tenant: 22 MiB idle.
+fn arguments(seat: &Seat, data: &Path) -> Vec<String> {
+    let settings = [
+        ("listen_addresses", String::new()),
+        ("unix_socket_directories", seat.sockets.to_string_lossy().into_owned()),
+        ("unix_socket_permissions", "0700".to_owned()),
+        ("cluster_name", seat.chain.clone()),
+        ("shared_buffers", "32MB".to_owned()),
+        ("io_method", "sync".to_owned()),
+        ("max_connections", "60".to_owned()),
+        ("wal_level", "minimal".to_owned()),
+        ("max_wal_senders", "0".to_owned()),
+        ("max_logical_replication_workers", "0".to_owned()),
+        ("recovery_init_sync_method", "syncfs".to_owned()),
+    ];
+    let mut args = vec!["-D".to_owned(), data.to_string_lossy().into_owned()];
+    for (name, value) in settings {
+        args.extend(["-c".to_owned(), format!("{name}={value}")]);
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn postgres() -> Postgres {
+        let seat = Seat {
+            chain: "demo".into(),
+            data: "/s/demo".into(),
+            logs: "/s/demo/log".into(),
+            sockets: "/r/demo".into(),
+            owner: None,
+        };
+        Postgres {
+            seat,
+            bin: "/pg/bin".into(),
+            data: "/s/demo/pg".into(),
+            accounts: vec!["nobody".into()],
+            databases: vec![Database::named("kine")],
+        }
+    }
+
+    #[test]
+    fn it_listens_on_its_private_socket_only() {
+        let args = postgres().spec(Lock::None).args.join(" ");
+        assert!(
+            args.starts_with("-D /s/demo/pg -c listen_addresses= -c unix_socket_directories=/r/demo "),
+            "{args}"
+        );
+        assert!(args.contains("-c unix_socket_permissions=0700"), "{args}");
+    }
+
+    #[test]
+    fn the_pid_of_a_stale_lock_is_passed_on_as_a_relative() {
+        assert_eq!(postgres().spec(Lock::None).env.get("PG_GRANDPARENT_PID"), None);
+        let spec = postgres().spec(Lock::Stale(4711));
+        assert_eq!(spec.env.get("PG_GRANDPARENT_PID").map(String::as_str), Some("4711"));
+    }
+}
