@@ -1,1 +1,17 @@
-//! guard
+//! The identity guard: no Kubernetes process of a tenant starts on a datastore that is not provably its own (I1-I3).
+//!
+//! `evidence` gathers what the data directory and the database say, `verdict` judges it (pure), `guard` carries the
+//! verdict out one durable step at a time and keeps the tenant's database locked for the group's life.
+//! It never deletes or overwrites a foreign claim, and an unreachable database is never "absent".
+
+mod database;
+mod evidence;
+#[allow(clippy::module_inception)] // the guard itself; mod.rs is only the map
+mod guard;
+mod identity;
+mod verdict;
+
+pub use evidence::{Evidence, Facts};
+pub use guard::{GuardConfig, IdentityGuard};
+pub use identity::{Owner, Phase, Record};
+pub use verdict::{Refusal, Verdict, verdict};

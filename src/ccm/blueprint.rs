@@ -1,0 +1,157 @@
+//! How the daemon starts the cloud controller manager of one tenant, and when it is ready.
+//!
+//! The tree calls it after the API server is ready. It never holds the credential longer than it takes to write it.
+
+use super::access::{self, AccessError};
+use super::config::{CLUSTER, INSTANCES_FILE, TENANT_KUBECONFIG};
+use super::credential::renew;
+use super::program::{READY_LINE, REFUSED};
+use super::snapshot::Snapshot;
+use crate::components::Program;
+use crate::files::{FileError, read_optional};
+use crate::https::Https;
+use crate::log_line;
+use async_trait::async_trait;
+use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::spec::{ProcessSpec, User};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
+
+/// The step whose address the credential names.
+const API_SERVER: &str = "kube-apiserver";
+
+/// The tenant's instances, written by `berth node`.
+pub fn snapshot_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("nodes.json")
+}
+
+/// The controller's own kubeconfig.
+pub fn credential_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("cloud-controller-manager.kubeconfig")
+}
+
+#[derive(Debug, Clone)]
+pub struct CloudControllerManager {
+    pub cluster: String,
+    /// `<state>/clusters/<name>`, with the tenant's `pki/`.
+    pub data_dir: PathBuf,
+    pub program: Program,
+    /// Who runs it and owns its files when the daemon is root.
+    pub user: Option<User>,
+    /// Its log.
+    pub output: PathBuf,
+}
+
+#[async_trait]
+impl Blueprint for CloudControllerManager {
+    async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        let address = context
+            .address_of(API_SERVER)
+            .ok_or_else(|| self.retry(format_args!("the address of {API_SERVER} is not known")))?;
+        let server = format!("https://{address}");
+
+        note.say("the snapshot of its nodes");
+        let (path, user) = (snapshot_file(&self.data_dir), self.user);
+        self.blocking(move || Snapshot::ensure(&path, user)).await?;
+
+        note.say("its rights in the tenant");
+        let data_dir = self.data_dir.clone();
+        let admin = self.blocking(move || Admin::read(&data_dir)).await?;
+        let admin = Https::new(&admin.server_ca, Some((&admin.certificate, &admin.key)))
+            .map_err(|e| self.fatal(format_args!("the admin credential in pki/ is not usable: {e}")))?;
+        access::apply(&admin, &server).await.map_err(|e: AccessError| self.retry(e))?;
+
+        note.say("its credential");
+        let (data_dir, for_server) = (self.data_dir.clone(), server);
+        self.blocking(move || renew(&data_dir, &for_server, user, OffsetDateTime::now_utc())).await?;
+
+        let path = |path: PathBuf| path.display().to_string();
+        Ok(ProcessSpec {
+            program: self.program.path.clone(),
+            arg0: self.program.arg0.clone(),
+            args: Vec::new(),
+            env: BTreeMap::from([
+                (CLUSTER.to_owned(), self.cluster.clone()),
+                (TENANT_KUBECONFIG.to_owned(), path(credential_file(&self.data_dir))),
+                (INSTANCES_FILE.to_owned(), path(snapshot_file(&self.data_dir))),
+            ]),
+            dir: self.data_dir.clone(),
+            output: self.output.clone(),
+            user: self.user,
+        })
+    }
+
+    fn listens(&self) -> Listens {
+        Listens::No
+    }
+
+    /// Its own word, given after its first list with its own credential; or its refusal, which no restart changes.
+    async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        note.say("its first list of nodes");
+        let line = log_line::wait_for(&running.log, running.log_offset, |line| {
+            line == READY_LINE || line.starts_with(REFUSED)
+        })
+        .await
+        .map_err(|e| GateError::Hopeless(format!("cluster {}: {e}", self.cluster)))?;
+        match line.strip_prefix(REFUSED) {
+            Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{refusal}", self.cluster))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl CloudControllerManager {
+    /// File work off the arbiter. What fails here may be a full disk: worth another try.
+    async fn blocking<T: Send + 'static, E: std::fmt::Display + Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, PrepareError> {
+        let done = tokio::task::spawn_blocking(work).await.map_err(|e| self.retry(e))?;
+        done.map_err(|e| self.retry(e))
+    }
+
+    fn retry(&self, reason: impl std::fmt::Display) -> PrepareError {
+        PrepareError::Retry(format!(
+            "cluster {}: prepare the cloud controller manager: {reason}",
+            self.cluster
+        ))
+    }
+
+    fn fatal(&self, reason: impl std::fmt::Display) -> PrepareError {
+        PrepareError::Fatal(format!(
+            "cluster {}: prepare the cloud controller manager: {reason}",
+            self.cluster
+        ))
+    }
+}
+
+/// The tenant's admin certificate: used once per start to apply the rights, never handed to the program.
+struct Admin {
+    server_ca: Vec<u8>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AdminError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{0} does not exist")]
+    Missing(PathBuf),
+}
+
+impl Admin {
+    /// Blocking.
+    fn read(data_dir: &Path) -> Result<Self, AdminError> {
+        let read = |name: &str| {
+            let path = data_dir.join("pki").join(name);
+            read_optional(&path)?.ok_or(AdminError::Missing(path))
+        };
+        Ok(Self {
+            server_ca: read("server-ca.crt")?,
+            certificate: read("admin.crt")?,
+            key: read("admin.key")?,
+        })
+    }
+}

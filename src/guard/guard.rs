@@ -1,0 +1,149 @@
+//! The guard before each start of a tenant's Kubernetes: looks, takes one durable step, and looks again until nothing is left
+//! to do or the answer is no.
+//!
+//! The tree calls [`Guard::check`]. Between checks the guard only holds its session, whose lock keeps every other daemon,
+//! host or copied directory from running the same tenant.
+
+use super::database::{DatabaseError, InDatabase, Session};
+use super::evidence::{Evidence, Facts, OnDisk, identity_file, on_disk};
+use super::identity::{Owner, Record};
+use super::verdict::{Verdict, verdict};
+use crate::files::write_atomic;
+use async_trait::async_trait;
+use berth_actors::host::{Guard, PrepareError, WaitNote};
+use berth_actors::spec::User;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// One check, lock wait included. A postgres that serves answers in milliseconds; one in recovery refuses at once.
+const CHECK_DEADLINE: Duration = Duration::from_secs(15);
+/// A first boot takes three steps; one more would mean that a step did not hold.
+const MOST_STEPS: usize = 4;
+const WAY_OUT: &str = "see docs/operations.md, identity guard";
+
+/// Whose datastore is guarded, and where it is.
+#[derive(Debug, Clone)]
+pub struct GuardConfig {
+    pub owner: Owner,
+    /// `<state>/clusters/<name>`: identity.json and pki/ lie here.
+    pub data_dir: PathBuf,
+    /// Directory of the tenant's postgres socket.
+    pub socket_dir: PathBuf,
+    /// Who owns the files when the daemon is root.
+    pub user: Option<User>,
+}
+
+/// Lives as long as its group: dropping it gives the lock up.
+pub struct IdentityGuard {
+    config: GuardConfig,
+    session: Mutex<Option<Session>>,
+}
+
+impl std::fmt::Debug for IdentityGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IdentityGuard").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Guard for IdentityGuard {
+    /// Cancel-safe: each step is durable by itself, and the next check goes on from what it finds.
+    async fn check(&self, note: &WaitNote) -> Result<(), PrepareError> {
+        tokio::time::timeout(CHECK_DEADLINE, self.check_within_deadline(note)).await.unwrap_or_else(|_| {
+            Err(self.retry(format_args!(
+                "the tenant database in {} gave no answer within {} s",
+                self.config.socket_dir.display(),
+                CHECK_DEADLINE.as_secs()
+            )))
+        })
+    }
+}
+
+impl IdentityGuard {
+    pub fn new(config: GuardConfig) -> Self {
+        Self { config, session: Mutex::new(None) }
+    }
+
+    async fn check_within_deadline(&self, note: &WaitNote) -> Result<(), PrepareError> {
+        note.say("the identity guard's lock on the tenant database");
+        // Taken out while in use: a check that is dropped midway closes the connection instead of leaving it half-read.
+        let mut held = self.session.lock().await;
+        let session = match held.take().filter(Session::is_open) {
+            Some(session) => session,
+            None => self.open().await?,
+        };
+        note.say("the identity guard's verdict");
+        for _ in 0..=MOST_STEPS {
+            match verdict(&self.evidence(&session).await?) {
+                Verdict::Pass => {
+                    *held = Some(session);
+                    return Ok(());
+                }
+                Verdict::Claim(record) => session.claim(&record).await.map_err(|e| self.database(e))?,
+                Verdict::WriteFile(record) => self.write_file(record).await?,
+                Verdict::Settle(record) => {
+                    session.settle(&record).await.map_err(|e| self.database(e))?;
+                    self.write_file(record).await?;
+                }
+                Verdict::Refuse(refusal) => return Err(self.refused(refusal)),
+            }
+        }
+        Err(self.retry("the identity records change while they are being written"))
+    }
+
+    async fn open(&self) -> Result<Session, PrepareError> {
+        let GuardConfig { owner, data_dir, socket_dir, .. } = &self.config;
+        // postgres keeps 63 bytes of an application name; the pid comes first for that.
+        let holder = format!("berth pid {} {}", std::process::id(), data_dir.display());
+        let holder: String = holder.chars().filter(char::is_ascii).take(63).collect();
+        Session::open(socket_dir, &owner.uid, &holder).await.map_err(|e| self.database(e))
+    }
+
+    async fn evidence(&self, session: &Session) -> Result<Evidence, PrepareError> {
+        let data_dir = self.config.data_dir.clone();
+        let OnDisk { file, authorities, data_dir, data_dir_inode, machine_id } =
+            self.blocking(move || on_disk(&data_dir)).await?;
+        let InDatabase { row, has_keys, system_identifier } =
+            session.gather().await.map_err(|e| self.database(e))?;
+        let facts = Facts { system_identifier, authorities, data_dir, data_dir_inode, machine_id };
+        Ok(Evidence { expected: self.config.owner.clone(), file, row, has_keys, facts })
+    }
+
+    async fn write_file(&self, record: Record) -> Result<(), PrepareError> {
+        let path = identity_file(&self.config.data_dir);
+        let user = self.config.user;
+        let bytes = serde_json::to_vec_pretty(&record).map_err(|e| self.retry(e))?;
+        self.blocking(move || write_atomic(&path, &bytes, user)).await
+    }
+
+    /// File work off the arbiter.
+    async fn blocking<T: Send + 'static, E: std::fmt::Display + Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, PrepareError> {
+        let done = tokio::task::spawn_blocking(work).await.map_err(|e| self.retry(e))?;
+        done.map_err(|e| self.retry(e))
+    }
+
+    fn database(&self, error: DatabaseError) -> PrepareError {
+        match error {
+            DatabaseError::Held(by) => {
+                self.refused(format_args!("DatabaseInUse: another guard runs {}, {by}", self.config.owner))
+            }
+            other => self.retry(other),
+        }
+    }
+
+    fn refused(&self, refusal: impl std::fmt::Display) -> PrepareError {
+        PrepareError::Refused(format!(
+            "cluster {}: identity guard refused the start in {}: {refusal}; {WAY_OUT}",
+            self.config.owner.cluster,
+            self.config.data_dir.display()
+        ))
+    }
+
+    fn retry(&self, reason: impl std::fmt::Display) -> PrepareError {
+        PrepareError::Retry(format!("cluster {}: identity guard: {reason}", self.config.owner.cluster))
+    }
+}

@@ -1,0 +1,51 @@
+//! A tenant's claim on its datastore, as it lies in `identity.json` and in the row of the tenant database.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Which cluster something belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Owner {
+    pub cluster: String,
+    /// Unique for the life of the cluster: a cluster deleted and created again under its old name is another one.
+    pub uid: String,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster {} (uid {})", self.cluster, self.uid)
+    }
+}
+
+/// How far a first boot came. Order: row `claimed`, file `created`, row `settled`, file `settled`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Only in the row: no file may exist yet.
+    Claimed,
+    /// Only in the file: the row was there when it was written.
+    Created,
+    /// Both were written. From here on a missing one is a loss, not a crash in between.
+    Settled,
+}
+
+/// What was true when the claim was made. Holds no secret: fingerprints, paths and names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub owner: Owner,
+    /// Raised by every adoption; an older copy of one half shows itself by it.
+    pub epoch: u64,
+    pub phase: Phase,
+    /// `pg_control_system()`: one initdb, one number. A copy of the files keeps it, a dump does not.
+    pub system_identifier: String,
+    /// SHA-256 of each CA certificate (DER), by its name. One that did not exist yet is added once it does.
+    pub authorities: BTreeMap<String, String>,
+    pub data_dir: PathBuf,
+    pub data_dir_inode: u64,
+    /// `None` where the host has none; then nothing is concluded from it.
+    pub machine_id: Option<String>,
+}

@@ -1,0 +1,201 @@
+//! Waits for a line that a component writes to its log: the gate of everything that says "ready" only there.
+//!
+//! Called by the gates of kine and the cloud controller manager. It is woken by inotify, follows a rotation, and never
+//! gives up by itself: the caller holds the deadline.
+
+use crate::file_events::{FileEvents, WatchError};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A longer line is judged by its beginning: a component that writes no newline must not fill the daemon's memory.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Why no line can be waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum LogLineError {
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    #[error("read the log {path}: {source}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("read the log {path}: the reading task was cancelled")]
+    Cancelled { path: PathBuf },
+}
+
+/// The first whole line, after `offset` bytes of the file at `path`, that `wanted` accepts. A file that does not exist yet
+/// is waited for. Cancel-safe: holds nothing but a watch and an open file.
+pub async fn wait_for(
+    path: &Path,
+    offset: u64,
+    mut wanted: impl FnMut(&str) -> bool + Send,
+) -> Result<String, LogLineError> {
+    let mut events = FileEvents::of(path)?;
+    let mut follower = Follower { path: path.to_owned(), offset, file: None, partial: Vec::new() };
+    loop {
+        let (returned, lines) = tokio::task::spawn_blocking(move || {
+            let lines = follower.new_lines();
+            (follower, lines)
+        })
+        .await
+        .map_err(|_| LogLineError::Cancelled { path: path.to_owned() })?;
+        follower = returned;
+        let lines = lines.map_err(|source| LogLineError::Read { path: path.to_owned(), source })?;
+        if let Some(line) = lines.into_iter().find(|line| wanted(line)) {
+            return Ok(line);
+        }
+        events.changed().await?;
+    }
+}
+
+/// Reads what was appended, through a rename or a truncation of the log.
+struct Follower {
+    path: PathBuf,
+    offset: u64,
+    file: Option<File>,
+    partial: Vec<u8>,
+}
+
+impl Follower {
+    fn new_lines(&mut self) -> io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        if self.file.is_none() {
+            let Some(mut file) = open(&self.path)? else { return Ok(lines) };
+            file.seek(SeekFrom::Start(self.offset))?;
+            self.file = Some(file);
+        }
+        self.read_rest(&mut lines)?;
+        // A rotated log was read to its end above; its successor starts at its first byte.
+        if let (Some(old), Some(mut new)) = (&self.file, open(&self.path)?)
+            && old.metadata()?.ino() != new.metadata()?.ino()
+        {
+            new.seek(SeekFrom::Start(0))?;
+            self.file = Some(new);
+            self.read_rest(&mut lines)?;
+        }
+        Ok(lines)
+    }
+
+    fn read_rest(&mut self, lines: &mut Vec<String>) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if file.metadata()?.len() < file.stream_position()? {
+            file.seek(SeekFrom::Start(0))?;
+            self.partial.clear();
+        }
+        let mut chunk = [0; 8192];
+        loop {
+            let read = file.read(&mut chunk)?;
+            if read == 0 {
+                return Ok(());
+            }
+            for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
+                let (text, ended) = match piece.split_last() {
+                    Some((b'\n', text)) => (text, true),
+                    _ => (piece, false),
+                };
+                let room = LONGEST_LINE.saturating_sub(self.partial.len());
+                self.partial.extend_from_slice(&text[..text.len().min(room)]);
+                if ended {
+                    lines.push(String::from_utf8_lossy(&self.partial).into_owned());
+                    self.partial.clear();
+                }
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match File::open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+    use std::future::Future;
+    use std::io::Write;
+
+    fn append(path: &Path, text: &str) {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Runs `wait` until it has looked at the file and hangs on the kernel, then `act`, then to its end.
+    async fn while_waiting<T>(wait: impl Future<Output = T>, act: impl FnOnce()) -> T {
+        let mut wait = std::pin::pin!(wait);
+        // The first look is over when the waiter has been polled after its blocking read came back.
+        for _ in 0..100 {
+            tokio::select! {
+                biased;
+                _ = &mut wait => panic!("the line was not written yet"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        act();
+        wait.await
+    }
+
+    #[tokio::test]
+    async fn a_line_from_before_the_offset_is_not_taken_for_this_life() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("kine.log");
+        append(&log, "ready: first life\n");
+        let offset = std::fs::metadata(&log).unwrap().len();
+        let line = while_waiting(wait_for(&log, offset, |l| l.starts_with("ready")), || {
+            append(&log, "starting\nready: second life\n");
+        });
+        assert_eq!(line.await.unwrap(), "ready: second life");
+    }
+
+    #[tokio::test]
+    async fn a_log_that_does_not_exist_yet_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("late.log");
+        let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || append(&log, "ready\n"));
+        assert_eq!(line.await.unwrap(), "ready");
+    }
+
+    #[tokio::test]
+    async fn half_a_line_is_not_judged_before_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("slow.log");
+        append(&log, "ready to");
+        let line = while_waiting(wait_for(&log, 0, |l| l.starts_with("ready")), || append(&log, " serve\n"));
+        assert_eq!(line.await.unwrap(), "ready to serve");
+    }
+
+    #[tokio::test]
+    async fn a_rotation_loses_neither_the_old_end_nor_the_new_beginning() {
+        for (in_old, in_new) in [("ready\n", ""), ("", "ready\n")] {
+            let dir = tempfile::tempdir().unwrap();
+            let log = dir.path().join("a.log");
+            append(&log, "starting\n");
+            let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || {
+                append(&log, in_old);
+                std::fs::rename(&log, dir.path().join("a.log.1")).unwrap();
+                append(&log, in_new);
+            });
+            assert_eq!(line.await.unwrap(), "ready");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_truncated_log_is_read_from_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("a.log");
+        append(&log, "a long first line\n");
+        let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || {
+            File::options().write(true).truncate(true).open(&log).unwrap();
+            append(&log, "ready\n");
+        });
+        assert_eq!(line.await.unwrap(), "ready");
+    }
+}
