@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Home, all_ready, api, child, host, pids, tenant};
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, HandoverOutcome};
+use common::{Home, all_ready, api, child, host, pids, tenant};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, ListParams, PostParams};
 use std::net::TcpListener;
@@ -55,7 +55,9 @@ fn no_secret_on_any_command_line(home: &Home) {
                 secrets.push(std::fs::read_to_string(&path).unwrap_or_default().trim().to_owned());
             } else if name == "admin.kubeconfig" {
                 let text = std::fs::read_to_string(&path).unwrap();
-                secrets.extend(text.lines().filter_map(|line| Some(line.trim().strip_prefix("token: ")?.to_owned())));
+                secrets.extend(
+                    text.lines().filter_map(|line| Some(line.trim().strip_prefix("token: ")?.to_owned())),
+                );
             }
         }
     }

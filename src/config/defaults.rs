@@ -46,7 +46,7 @@ pub(super) const STOP_CHILDREN: (bool, &str) = (
 );
 
 /// A start is bound by the CPU (initdb, the API server's own start); more at once only makes each later.
-pub(super) fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static str) {
+pub fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static str) {
     let cpus = u16::try_from(surroundings.cpus).unwrap_or(u16::MAX);
     (cpus.max(2), "one start per CPU, at least two: a slow one must not hold up all others")
 }

@@ -106,7 +106,8 @@ fn reachable(layout: Layout) -> Result<Layout, DaemonError> {
     }
     let digest = hex::encode(Sha256::digest(layout.state().as_os_str().as_encoded_bytes()));
     let elsewhere = PathBuf::from(REACHABLE).join(format!("berth-dev-{}", &digest[..8]));
-    link(layout.state(), &elsewhere).map_err(|source| DaemonError::Link { path: elsewhere.clone(), source })?;
+    link(layout.state(), &elsewhere)
+        .map_err(|source| DaemonError::Link { path: elsewhere.clone(), source })?;
     say(&format!(
         "{} cannot reach this directory: the state is in {}, and {} points there\n",
         account.name,
@@ -119,7 +120,12 @@ fn reachable(layout: Layout) -> Result<Layout, DaemonError> {
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     match symlink(to, from) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && fs::read_link(from).is_ok_and(|at| at == to) => Ok(()),
+        Err(error)
+            if error.kind() == io::ErrorKind::AlreadyExists
+                && fs::read_link(from).is_ok_and(|at| at == to) =>
+        {
+            Ok(())
+        }
         outcome => outcome,
     }
 }
@@ -154,4 +160,3 @@ fn say(text: &str) {
     // A terminal that is gone is no reason to stop.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
 }
-

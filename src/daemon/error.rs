@@ -30,7 +30,9 @@ pub enum DaemonError {
     File(#[from] FileError),
     #[error("become the subreaper of orphaned processes: {0}")]
     Subreaper(#[source] io::Error),
-    #[error("uid {uid} has no entry in /etc/passwd: postgres looks the account up by name; add one, or use another account")]
+    #[error(
+        "uid {uid} has no entry in /etc/passwd: postgres looks the account up by name; add one, or use another account"
+    )]
     NamelessAccount { uid: u32 },
     #[error("stopped before it had started")]
     Interrupted,

@@ -12,16 +12,16 @@ pub use error::DaemonError;
 pub use settings::Settings;
 pub use up::up;
 
-use crate::assets::provision;
 use crate::assets::progress::Progress;
+use crate::assets::provision;
 use crate::control::{ControlServer, EventHub};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
 use crate::preflight;
-use crate::process::{ProcessHost, StateLock, orphans, survivors};
-use crate::tenant::Accounts;
+use crate::process::lock::StateLock;
+use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
@@ -104,12 +104,8 @@ impl Daemon {
         let root = Root::new(world).start();
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
-        let server = ControlServer::bind(
-            &layout.control_socket(),
-            root.clone().recipient(),
-            Arc::new(estate),
-            hub,
-        )?;
+        let server =
+            ControlServer::bind(&layout.control_socket(), root.clone().recipient(), Arc::new(estate), hub)?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);

@@ -1,7 +1,7 @@
 //! The control API's view of a cluster's files.
 
 use super::HostEstate;
-use crate::ccm::snapshot;
+use crate::ccm::{InvalidNodeName, NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
 use async_trait::async_trait;
 use berth_actors::message::Refusal;
@@ -11,8 +11,12 @@ use std::path::PathBuf;
 
 impl HostEstate {
     fn nodes_file(&self, cluster: &str) -> Result<PathBuf, Refusal> {
-        self.tenant_of(cluster).map(|tenant| tenant.seat().data.join(snapshot::FILE)).map_err(Refusal::NotFound)
+        self.tenant_of(cluster).map(|tenant| snapshot_file(&tenant.seat().data)).map_err(Refusal::NotFound)
     }
+}
+
+fn node_name(node: &str) -> Result<NodeName, Refusal> {
+    node.parse().map_err(|error: InvalidNodeName| Refusal::BadRequest(error.to_string()))
 }
 
 #[async_trait]
@@ -20,32 +24,37 @@ impl ClusterFiles for HostEstate {
     async fn kubeconfig(&self, cluster: &str) -> Result<String, Refusal> {
         let path = self.tenant_of(cluster).map_err(Refusal::NotFound)?.kubeconfig();
         tokio::fs::read_to_string(&path).await.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Refusal::Conflict(format!("{cluster} has no kubeconfig yet: its kube-apiserver was never started"))
-            }
+            io::ErrorKind::NotFound => Refusal::Conflict(format!(
+                "{cluster} has no kubeconfig yet: its kube-apiserver was never started"
+            )),
             _ => Refusal::Failed(format!("read {}: {error}", path.display())),
         })
     }
 
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         let path = self.nodes_file(cluster)?;
-        self.off_thread(move |_| snapshot::list(&path)).await.map_err(Refusal::Failed)
+        let snapshot = self.off_thread(move |_| Snapshot::read(&path)).await.map_err(Refusal::Failed)?;
+        Ok(snapshot.instances().map(|instance| instance.name.as_str().to_owned()).collect())
     }
 
     async fn add_node(&self, cluster: &str, node: &str) -> Result<(), Refusal> {
-        let (path, node, owner) = (self.nodes_file(cluster)?, node.to_owned(), self.0.accounts.owner);
-        self.off_thread(move |_| snapshot::add(&path, &node, owner)).await.map_err(Refusal::Failed)?;
+        let (path, owner) = (self.nodes_file(cluster)?, self.0.accounts.owner);
+        let name = node_name(node)?;
+        self.off_thread(move |_| Snapshot::add(&path, &name, owner)).await.map_err(Refusal::Failed)?;
         Ok(())
     }
 
     async fn remove_node(&self, cluster: &str, node: &str) -> Result<(), Refusal> {
-        let (path, name, owner) = (self.nodes_file(cluster)?, node.to_owned(), self.0.accounts.owner);
+        let (path, owner) = (self.nodes_file(cluster)?, self.0.accounts.owner);
+        let name = node_name(node)?;
         let removed =
-            self.off_thread(move |_| snapshot::remove(&path, &name, owner)).await.map_err(Refusal::Failed)?;
+            self.off_thread(move |_| Snapshot::remove(&path, &name, owner)).await.map_err(Refusal::Failed)?;
         if removed {
             Ok(())
         } else {
-            Err(Refusal::NotFound(format!("{cluster} has no node {node}; berth node list {cluster} shows those it has")))
+            Err(Refusal::NotFound(format!(
+                "{cluster} has no node {node}; berth node list {cluster} shows those it has"
+            )))
         }
     }
 

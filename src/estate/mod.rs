@@ -6,9 +6,9 @@
 mod files;
 mod records;
 
-use crate::ccm;
+use crate::ccm::CloudControllerManager;
 use crate::components::Components;
-use crate::guard::{GuardConfig, IdentityGuard};
+use crate::guard::{GuardConfig, IdentityGuard, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
 use crate::tenant::dsn::Database;
@@ -28,6 +28,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
 const KCP_DATABASE: &str = "kcp";
+/// The last step of a tenant.
+const CCM: &str = "cloud-controller-manager";
 
 /// The estate of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -142,14 +144,22 @@ impl Estate for HostEstate {
 
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
         let tenant = self.tenant_of(name)?;
+        let seat = tenant.seat();
         let guard = IdentityGuard::new(GuardConfig {
-            cluster: tenant.name().to_owned(),
-            uid: tenant.uid().to_owned(),
-            data_dir: tenant.seat().data.clone(),
-            sockets: tenant.seat().sockets.clone(),
-            owner: tenant.seat().owner,
+            owner: Owner { cluster: tenant.name().to_owned(), uid: tenant.uid().to_owned() },
+            data_dir: seat.data.clone(),
+            socket_dir: seat.sockets.clone(),
+            user: seat.owner,
         });
-        Ok(stack::steps(&tenant, Arc::new(guard), Some(ccm::step(&tenant))))
+        let ccm = CloudControllerManager {
+            cluster: tenant.name().to_owned(),
+            data_dir: seat.data.clone(),
+            program: tenant.components().ccm.clone(),
+            user: seat.owner,
+            output: seat.logs.join(format!("{CCM}.log")),
+        };
+        let ccm = stack::step(CCM, ccm, defaults::cloud_controller_manager());
+        Ok(stack::steps(&tenant, Arc::new(guard), Some(ccm)))
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {

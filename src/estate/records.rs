@@ -15,7 +15,9 @@ pub(super) enum RecordError {
     File(#[from] FileError),
     #[error(transparent)]
     Ports(PortError),
-    #[error("{path} is not a cluster's record ({reason}): restore it from a backup, or move it away to forget the cluster")]
+    #[error(
+        "{path} is not a cluster's record ({reason}): restore it from a backup, or move it away to forget the cluster"
+    )]
     Torn { path: PathBuf, reason: String },
     #[error("{path} is the record of {name}: a record carries its file's name")]
     Foreign { path: PathBuf, name: String },
@@ -57,7 +59,8 @@ impl Records {
 
     pub(super) fn put(&self, record: &TenantRecord) -> Result<(), RecordError> {
         let path = self.path(&record.name);
-        let torn = |error: serde_json::Error| RecordError::Torn { path: path.clone(), reason: error.to_string() };
+        let torn =
+            |error: serde_json::Error| RecordError::Torn { path: path.clone(), reason: error.to_string() };
         let bytes = serde_json::to_vec_pretty(record).map_err(torn)?;
         Ok(files::write_atomic(&path, &bytes, None)?)
     }

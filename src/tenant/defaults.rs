@@ -135,3 +135,14 @@ pub fn kube_controller_manager() -> Life {
         start_deadline: s(60),
     }
 }
+
+pub fn cloud_controller_manager() -> Life {
+    Life {
+        // It retries by itself whatever an API server may answer; it ends only on a refusal or a fault of its own.
+        restart: policy(6, s(120)),
+        // It exits within 1 s, API server or not.
+        stop: term(s(5), None),
+        // Its first list, behind an API server that has just become ready.
+        start_deadline: s(60),
+    }
+}

@@ -18,7 +18,8 @@ pub async fn created(path: &Path) {
     let path = path.to_owned();
     let wait = tokio::task::spawn_blocking(move || {
         let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
-        inotify::add_watch(&watch, &dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO).unwrap();
+        inotify::add_watch(&watch, &dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)
+            .unwrap();
         if !path.exists() {
             let mut ready = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
             let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
