@@ -34,6 +34,8 @@ pub enum DaemonError {
         "uid {uid} has no entry in /etc/passwd: postgres looks the account up by name; add one, or use another account"
     )]
     NamelessAccount { uid: u32 },
+    #[error("{0}")]
+    Record(String),
     #[error("stopped before it had started")]
     Interrupted,
     #[error(transparent)]

@@ -16,7 +16,7 @@ use crate::assets::progress::Progress;
 use crate::assets::provision;
 use crate::control::{ControlServer, EventHub};
 use crate::discover::{SockDiag, holder_of};
-use crate::estate::HostEstate;
+use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
 use crate::preflight;
@@ -25,6 +25,7 @@ use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
+use berth_actors::host::Journal;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
 use std::io::{self, Write};
@@ -72,6 +73,9 @@ impl Daemon {
             tracing::warn!("{survivor} of an earlier daemon was ended");
         }
         orphans::adopt().map_err(DaemonError::Subreaper)?;
+        let journal = HandoverFile::new(&layout);
+        estate::check_records(&layout).await.map_err(DaemonError::Record)?;
+        journal.read().await.map_err(DaemonError::Record)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         let components = provision(&layout, &settings.components, progress).await?;
         let accounts = blocking(move || settings::accounts(verdict.account.as_ref())).await?;
@@ -95,7 +99,7 @@ impl Daemon {
             estate: Arc::new(estate.clone()),
             kcp: front.as_ref().map(|front| Kcp {
                 api: Arc::new(KcpClient::new(kcp)),
-                journal: Arc::new(HandoverFile::new(&layout)),
+                journal: Arc::new(journal.clone()),
                 dataplane: Arc::new(front.clone()),
                 drain_limit: settings.drain_limit,
             }),

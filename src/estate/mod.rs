@@ -31,6 +31,15 @@ const KCP_DATABASE: &str = "kcp";
 /// The last step of a tenant.
 const CCM: &str = "cloud-controller-manager";
 
+/// Reads every durable record and forgets it again: a torn one is refused before anything is fetched or started.
+pub async fn check_records(layout: &Layout) -> Result<(), String> {
+    let records = Records::new(layout.clusters());
+    match tokio::task::spawn_blocking(move || records.all()).await {
+        Ok(read) => read.map(drop).map_err(|error| error.to_string()),
+        Err(join) => Err(join.to_string()),
+    }
+}
+
 /// The estate of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HostEstate(Arc<Inner>);

@@ -8,7 +8,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "a test that panics has failed; each test file uses its own part; a test may wait for a process"
+    unreachable_pub,
+    reason = "a test that panics has failed; each test file uses its own part; a test may wait for a process; every test file is a crate of its own"
 )]
 
 pub mod api;
