@@ -189,6 +189,9 @@ impl Shared {
     fn try_watch(&self, newborn: Newborn, record: &mut Record) -> io::Result<Identity> {
         // It cannot be missing: the child stays at least a zombie until it is waited for.
         let identity = identity::of(newborn.pid).ok_or(io::ErrorKind::NotFound)?;
+        if !newborn.in_cgroup {
+            record.cgroup = None;
+        }
         record.phase = Phase::Running(identity.clone());
         let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
         if let Err(error) = self.ledger.write(record) {
@@ -226,12 +229,14 @@ impl Shared {
         self.ledger.remove(component).map_err(|error| failed(&error))
     }
 
+    /// A cgroup has the last word: nothing born in one leaves it. Without one, everything the process table can tell.
     fn remains(&self, record: &Record, identity: &Identity, cgroup: Option<&Cgroup>) -> io::Result<Targets> {
-        let mut left = cgroup.map_or_else(|| Ok(Targets::new()), Cgroup::kill)?;
+        if let Some(cgroup) = cgroup {
+            return cgroup.kill();
+        }
         let table = self.table.fresh()?;
         let found = remains::of(record, &table, &children::all_but(identity.pid));
-        left.extend(found.into_iter().map(|entry| (entry.into(), entry.name.clone())));
-        Ok(left)
+        Ok(found.into_iter().map(|entry| (entry.into(), entry.name.clone())).collect())
     }
 }
 

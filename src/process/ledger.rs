@@ -19,6 +19,7 @@ pub(super) struct Record {
     /// The executable, links resolved: what `/proc/<pid>/exe` shows.
     pub(super) program: PathBuf,
     pub(super) dir: PathBuf,
+    /// The cgroup it was born in.
     pub(super) cgroup: Option<PathBuf>,
     pub(super) phase: Phase,
 }
