@@ -5,7 +5,7 @@
 
 use super::identity;
 use super::mark::StateMark;
-use super::reap::{Target, Targets};
+use super::reap::Targets;
 use berth_actors::identity::ComponentId;
 use procfs::process::Process;
 use rustix::fd::OwnedFd;
@@ -115,7 +115,7 @@ fn members(dir: &Path, living: &mut Targets) -> io::Result<()> {
         pids.lines().filter_map(|pid| identity::of(pid.parse().ok()?)).filter(identity::is_alive);
     living.extend(identities.map(|identity| {
         let name = fs::read_to_string(format!("/proc/{}/comm", identity.pid)).unwrap_or_default();
-        (Target { pid: identity.pid, start_time: identity.start_time }, name.trim_end().to_owned())
+        ((&identity).into(), name.trim_end().to_owned())
     }));
     for entry in fs::read_dir(dir)?.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

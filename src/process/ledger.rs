@@ -18,7 +18,8 @@ pub(super) struct Record {
     pub(super) token: String,
     /// The executable, links resolved: what `/proc/<pid>/exe` shows.
     pub(super) program: PathBuf,
-    pub(super) dir: PathBuf,
+    /// The working directory, where it lies in the state directory: elsewhere, others may run the same program.
+    pub(super) dir: Option<PathBuf>,
     /// The cgroup it was born in.
     pub(super) cgroup: Option<PathBuf>,
     pub(super) phase: Phase,
@@ -121,7 +122,7 @@ mod tests {
             component: ComponentId::new("demo", "kine"),
             token: "t".into(),
             program: "/bin/kine".into(),
-            dir: "/".into(),
+            dir: None,
             cgroup: None,
             phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
         };

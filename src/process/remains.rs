@@ -57,7 +57,7 @@ fn is_marked(record: &Record, entry: &Entry) -> bool {
         None => {
             !entry.has_terminal
                 && without_deleted(&marks.exe) == record.program
-                && marks.cwd.starts_with(&record.dir)
+                && record.dir.as_ref().is_some_and(|dir| marks.cwd.starts_with(dir))
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             component: ComponentId::new("demo", "postgres"),
             token: "ours".into(),
             program: "/opt/pg/bin/postgres".into(),
-            dir: "/state/clusters/demo".into(),
+            dir: Some("/state/clusters/demo".into()),
             cgroup: None,
             phase: Phase::Running(Identity { boot_id: String::new(), pid: 100, start_time: 1000 }),
         }
