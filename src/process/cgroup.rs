@@ -37,6 +37,17 @@ impl CgroupRoot {
         }
     }
 
+    /// Every component that has a cgroup here, whatever the ledger says.
+    pub(super) fn all(&self) -> Vec<(ComponentId, Cgroup)> {
+        let dirs = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        dirs.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let (chain, component) = name.split_once('.').filter(|_| entry.path().is_dir())?;
+            Some((ComponentId::new(chain, component), Cgroup(entry.path())))
+        })
+        .collect()
+    }
+
     /// An empty cgroup for a component that is about to be born.
     pub(super) fn create(&self, component: &ComponentId) -> io::Result<Cgroup> {
         let dir = self.0.join(format!("{}.{}", component.chain, component.component));

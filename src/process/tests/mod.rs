@@ -368,6 +368,21 @@ async fn a_new_daemon_ends_what_the_last_one_left_and_asks_postgres_first() {
     }
 }
 
+#[tokio::test]
+async fn a_survivor_whose_record_is_lost_is_found_by_its_mark() {
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let mut bench = Bench::with(host);
+        let leader = bench.start(&format!("{IN_AN_OWN_SESSION} : < never")).await;
+        let grandchild = bench.announced().await;
+        Ledger::open(bench.layout.ledger()).unwrap().remove(&id()).unwrap();
+        let mut reaped: Vec<u32> =
+            survivors::reap_all(&bench.layout).await.unwrap().iter().map(|survivor| survivor.pid).collect();
+        reaped.sort_unstable();
+        assert_eq!(reaped, [leader.pid, grandchild.pid]);
+        assert!(!is_alive(&leader) && !is_alive(&grandchild));
+    }
+}
+
 fn tool_in(dir: &Path, script: &str) -> Tool {
     Tool {
         program: "/bin/sh".into(),

@@ -38,7 +38,7 @@ async fn initdb(bench: &Bench) -> PathBuf {
         dir: data.clone(),
         user: user(),
     };
-    tool::run(tool, Duration::from_secs(120)).await.unwrap();
+    tool::run(tool, Duration::from_mins(2)).await.unwrap();
     data
 }
 
