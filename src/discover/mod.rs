@@ -23,7 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The kernel reports no event for listen(2). One look costs about 0.1 ms; components need 50 ms and more to listen.
+/// The kernel reports no event for listen(2). One look takes 0.25 ms, a component 50 ms and more.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// A socket in state LISTEN.

@@ -40,6 +40,8 @@ impl Birth<'_> {
 pub(super) struct Newborn {
     pub(super) pid: u32,
     pub(super) pidfd: OwnedFd,
+    /// Whether it was born in the cgroup that was asked for.
+    pub(super) in_cgroup: bool,
 }
 
 /// How far a child got.

@@ -5,7 +5,7 @@
 
 use super::identity;
 use super::mark::StateMark;
-use super::reap::{Target, Targets};
+use super::reap::Targets;
 use berth_actors::identity::ComponentId;
 use procfs::process::Process;
 use rustix::fd::OwnedFd;
@@ -35,6 +35,17 @@ impl CgroupRoot {
                 None
             }
         }
+    }
+
+    /// Every component that has a cgroup here, whatever the ledger says.
+    pub(super) fn all(&self) -> Vec<(ComponentId, Cgroup)> {
+        let dirs = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        dirs.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let (chain, component) = name.split_once('.').filter(|_| entry.path().is_dir())?;
+            Some((ComponentId::new(chain, component), Cgroup(entry.path())))
+        })
+        .collect()
     }
 
     /// An empty cgroup for a component that is about to be born.
@@ -76,42 +87,53 @@ impl Cgroup {
 
     /// SIGKILLs every member at once, before any of them can fork out of reach, and lists who has not died yet.
     pub(super) fn kill(&self) -> io::Result<Targets> {
-        let members = match fs::read_to_string(self.0.join("cgroup.procs")) {
-            Ok(members) => members,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Targets::new()),
-            Err(error) => return Err(error),
-        };
-        let living: Targets = members
-            .lines()
-            .filter_map(|pid| identity::of(pid.parse().ok()?))
-            .filter(identity::is_alive)
-            .map(|identity| {
-                let target = Target { pid: identity.pid, start_time: identity.start_time };
-                let comm = fs::read_to_string(format!("/proc/{}/comm", identity.pid)).unwrap_or_default();
-                (target, comm.trim_end().to_owned())
-            })
-            .collect();
+        let mut living = Targets::new();
+        members(&self.0, &mut living)?;
         if !living.is_empty() {
-            rustix::io::write(
-                rustix::fs::open(
-                    self.0.join("cgroup.kill"),
-                    OFlags::WRONLY | OFlags::CLOEXEC,
-                    Mode::empty(),
-                )?,
-                b"1",
-            )?;
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::io::write(rustix::fs::open(self.0.join("cgroup.kill"), flags, Mode::empty())?, b"1")?;
         }
         Ok(living)
     }
 
     /// Removes the empty cgroup, and the root after the last one. What cannot be removed yet is reused by the next start.
     pub(super) fn remove(&self) {
+        remove_below(&self.0);
         if fs::remove_dir(&self.0).is_ok()
             && let Some(root) = self.0.parent()
         {
             let _ = fs::remove_dir(root);
         }
     }
+}
+
+fn remove_below(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_below(&entry.path());
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The living processes in `dir` and in whatever cgroups its members made below it. One that is gone is empty.
+fn members(dir: &Path, living: &mut Targets) -> io::Result<()> {
+    let pids = match fs::read_to_string(dir.join("cgroup.procs")) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => return Ok(()),
+        pids => pids?,
+    };
+    let identities =
+        pids.lines().filter_map(|pid| identity::of(pid.parse().ok()?)).filter(identity::is_alive);
+    living.extend(identities.map(|identity| {
+        let name = fs::read_to_string(format!("/proc/{}/comm", identity.pid)).unwrap_or_default();
+        ((&identity).into(), name.trim_end().to_owned())
+    }));
+    for entry in fs::read_dir(dir)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            members(&entry.path(), living)?;
+        }
+    }
+    Ok(())
 }
 
 /// The daemon's own cgroup as a directory: with a delegated systemd unit, the one place where it may create others.

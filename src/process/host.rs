@@ -11,7 +11,7 @@ use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{children, identity, output, remains};
+use super::{children, identity, output, remains, rotation};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
 use async_trait::async_trait;
@@ -134,6 +134,9 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
+        rotation::make_room(&spec.output, rotation::LARGEST, rotation::KEPT).unwrap_or_else(|error| {
+            tracing::warn!(log = %spec.output.display(), %error, "cannot set the old log aside");
+        });
         let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
         let log_offset = log.metadata().map_err(retry)?.len();
         let cgroup = self.cgroups.as_ref().and_then(|root| {
@@ -144,7 +147,7 @@ impl Shared {
             component: component.clone(),
             token: mark::new_token(),
             program: spec.program.canonicalize().unwrap_or_else(|_| spec.program.clone()),
-            dir: spec.dir.canonicalize().unwrap_or_else(|_| spec.dir.clone()),
+            dir: spec.dir.canonicalize().ok().filter(|dir| self.mark.contains(dir)),
             cgroup: cgroup.as_ref().map(|cgroup| cgroup.path().to_owned()),
             phase: Phase::Intent,
         };
@@ -189,6 +192,9 @@ impl Shared {
     fn try_watch(&self, newborn: Newborn, record: &mut Record) -> io::Result<Identity> {
         // It cannot be missing: the child stays at least a zombie until it is waited for.
         let identity = identity::of(newborn.pid).ok_or(io::ErrorKind::NotFound)?;
+        if !newborn.in_cgroup {
+            record.cgroup = None;
+        }
         record.phase = Phase::Running(identity.clone());
         let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
         if let Err(error) = self.ledger.write(record) {
@@ -214,11 +220,15 @@ impl Shared {
         let cgroup = record.cgroup.clone().map(Cgroup::at);
         reap::kill_all(reap::DEADLINE, || self.remains(&record, identity, cgroup.as_ref()))
             .map_err(|error| failed(&error))?;
-        if let Some(life) = life {
-            life.bury();
+        // Of two reaps at once only one goes on: the other might meet the next life's record.
+        let is_first = life.is_none_or(|life| {
             if life.record.is_none() {
                 self.lives().remove(identity);
             }
+            life.bury()
+        });
+        if !is_first {
+            return Ok(());
         }
         if let Some(cgroup) = cgroup {
             cgroup.remove();
@@ -226,12 +236,19 @@ impl Shared {
         self.ledger.remove(component).map_err(|error| failed(&error))
     }
 
+    /// A cgroup has the last word: nothing born in one leaves it. Without one, everything the process table can tell.
     fn remains(&self, record: &Record, identity: &Identity, cgroup: Option<&Cgroup>) -> io::Result<Targets> {
-        let mut left = cgroup.map_or_else(|| Ok(Targets::new()), Cgroup::kill)?;
+        if let Some(cgroup) = cgroup {
+            let mut left = cgroup.kill()?;
+            if identity::is_alive(identity) {
+                // Only an administrator could have moved it out.
+                left.entry(identity.into()).or_insert_with(|| record.component.to_string());
+            }
+            return Ok(left);
+        }
         let table = self.table.fresh()?;
         let found = remains::of(record, &table, &children::all_but(identity.pid));
-        left.extend(found.into_iter().map(|entry| (entry.into(), entry.name.clone())));
-        Ok(left)
+        Ok(found.into_iter().map(|entry| (entry.into(), entry.name.clone())).collect())
     }
 }
 

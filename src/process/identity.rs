@@ -20,6 +20,10 @@ fn boot_id() -> &'static str {
     })
 }
 
+pub(super) fn is_of_this_boot(identity: &Identity) -> bool {
+    identity.boot_id == boot_id()
+}
+
 /// The process that has this pid now, zombies included.
 pub fn of(pid: u32) -> Option<Identity> {
     Some(Identity { boot_id: boot_id().to_owned(), pid, start_time: start_time(pid)? })
@@ -27,7 +31,7 @@ pub fn of(pid: u32) -> Option<Identity> {
 
 /// Whether this very process still exists and has not become a zombie.
 pub fn is_alive(identity: &Identity) -> bool {
-    identity.boot_id == boot_id()
+    is_of_this_boot(identity)
         && stat(identity.pid).is_some_and(|stat| stat.starttime == identity.start_time && !is_dead(&stat))
 }
 
@@ -50,7 +54,7 @@ fn start_time(pid: u32) -> Option<u64> {
 /// would differ; reused after it, the descriptor would be of a process that started earlier than the one recorded, which
 /// had to exist before its identity could be written down.
 pub(super) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
-    if identity.boot_id != boot_id() {
+    if !is_of_this_boot(identity) {
         return Ok(None);
     }
     let Some(pid) = raw_pid(identity.pid) else { return Ok(None) };

@@ -18,7 +18,9 @@ pub(super) struct Record {
     pub(super) token: String,
     /// The executable, links resolved: what `/proc/<pid>/exe` shows.
     pub(super) program: PathBuf,
-    pub(super) dir: PathBuf,
+    /// The working directory, where it lies in the state directory: elsewhere, others may run the same program.
+    pub(super) dir: Option<PathBuf>,
+    /// The cgroup it was born in.
     pub(super) cgroup: Option<PathBuf>,
     pub(super) phase: Phase,
 }
@@ -120,7 +122,7 @@ mod tests {
             component: ComponentId::new("demo", "kine"),
             token: "t".into(),
             program: "/bin/kine".into(),
-            dir: "/".into(),
+            dir: None,
             cgroup: None,
             phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
         };
@@ -128,7 +130,7 @@ mod tests {
         let torn = dir.path().join("ledger/demo.postgres.json");
         files::write_atomic(&torn, b"{\"component\":", None).unwrap();
 
-        assert_eq!(ledger.all().unwrap(), [record.clone()]);
+        assert_eq!(ledger.all().unwrap(), std::slice::from_ref(&record));
         assert!(!torn.exists());
         ledger.remove(&record.component).unwrap();
         ledger.remove(&record.component).unwrap();

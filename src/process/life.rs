@@ -77,15 +77,18 @@ impl Life {
     }
 
     /// Lets the kernel forget a dead child. Nothing may be left of the component: its pid can be reused from here on.
-    pub(super) fn bury(&self) {
-        let Some(status) = self.status() else { return };
+    /// False when it was buried before.
+    pub(super) fn bury(&self) -> bool {
+        let Some(status) = self.status() else { return false };
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*end, End::Died(_)) {
+        let is_first = matches!(*end, End::Died(_));
+        if is_first {
             children::forget(self.identity.pid, || {
                 exit_status(self.pidfd.get_ref(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
             });
             *end = End::Reaped(status);
         }
+        is_first
     }
 
     pub(super) fn is_buried(&self) -> bool {

@@ -5,6 +5,7 @@
 use crate::layout::Layout;
 use berth_actors::identity::ComponentId;
 use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
 
 /// Unique for each spawn: tells one life of a component from the next.
 pub(super) const TOKEN: &str = "BERTH_RUN_TOKEN";
@@ -13,27 +14,35 @@ pub(super) const COMPONENT: &str = "BERTH_COMPONENT";
 
 /// A short name for one state directory, the same for every daemon that ever runs on it.
 #[derive(Debug, Clone)]
-pub(super) struct StateMark(String);
+pub(super) struct StateMark {
+    state: PathBuf,
+    hash: String,
+}
 
 impl StateMark {
     /// The directory should exist: only then do two spellings of its path give one mark.
     pub(super) fn of(layout: &Layout) -> Self {
         let state = layout.state().canonicalize().unwrap_or_else(|_| layout.state().to_owned());
         let digest = hex::encode(Sha256::digest(state.as_os_str().as_encoded_bytes()));
-        Self(digest[..16].to_owned())
+        Self { state, hash: digest[..16].to_owned() }
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.hash
+    }
+
+    /// Whether a path, links resolved, is in the state directory.
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        path.starts_with(&self.state)
     }
 
     pub(super) fn component(&self, component: &ComponentId) -> String {
-        format!("{}/{component}", self.0)
+        format!("{}/{component}", self.hash)
     }
 
     /// The component a process was marked with, if it was marked for this state directory.
     pub(super) fn parse(&self, value: &str) -> Option<ComponentId> {
-        let (chain, component) = value.strip_prefix(&self.0)?.strip_prefix('/')?.split_once('/')?;
+        let (chain, component) = value.strip_prefix(&self.hash)?.strip_prefix('/')?.split_once('/')?;
         Some(ComponentId::new(chain, component))
     }
 }

@@ -11,6 +11,7 @@
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left;  survivors  the same for an earlier daemon's processes
+//! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
@@ -29,6 +30,7 @@ mod output;
 mod raw;
 mod reap;
 mod remains;
+mod rotation;
 mod spawn;
 pub mod survivors;
 mod table;

@@ -94,17 +94,16 @@ static DUMPABLE: OnceLock<Option<DumpableBehavior>> = OnceLock::new();
 fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
     let _unsignalled = SignalsBlocked::new();
     let dumpable = *DUMPABLE.get_or_init(|| rustix::process::dumpable_behavior().ok());
-    let forked = cgroup
-        .and_then(|cgroup| {
-            let refused = |errno: &Errno| tracing::debug!(%errno, "the kernel refuses a birth in a cgroup");
-            clone3(CLONE_INTO_CGROUP, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()
-        })
-        .map_or_else(|| clone3(0, 0, embarkation), Ok)
-        .or_else(|errno| match errno {
-            // So do container runtimes hide clone3, whose flags their filters cannot read.
-            Errno::NOSYS => clone(embarkation),
-            errno => Err(errno),
-        });
+    let inside = cgroup.and_then(|cgroup| {
+        let refused = |errno: &Errno| tracing::debug!(%errno, "the kernel refuses a birth in a cgroup");
+        let newborn = clone3(CLONE_INTO_CGROUP, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()?;
+        Some(Newborn { in_cgroup: true, ..newborn })
+    });
+    let forked = inside.map_or_else(|| clone3(0, 0, embarkation), Ok).or_else(|errno| match errno {
+        // So do container runtimes hide clone3, whose flags their filters cannot read.
+        Errno::NOSYS => clone(embarkation),
+        errno => Err(errno),
+    });
     if let Some(dumpable) = dumpable {
         let _ = rustix::process::set_dumpable_behavior(dumpable);
     }
@@ -168,8 +167,8 @@ unsafe fn vfork(
             inlateout("rdi") call[0] => _,
             in("rsi") call[1],
             in("rdx") call[2],
-            in("r10") 0,
-            in("r8") 0,
+            in("r10") 0_usize,
+            in("r8") 0_usize,
             in("r9") ptr::from_mut(embarkation),
             lateout("rcx") _,
             lateout("r11") _,
@@ -189,16 +188,19 @@ unsafe fn vfork(
             inlateout("x0") call[0] => result,
             in("x1") call[1],
             in("x2") call[2],
-            in("x3") 0,
-            in("x4") 0,
+            in("x3") 0_usize,
+            in("x4") 0_usize,
             in("x8") number,
             in("x9") ptr::from_mut(embarkation),
             out("x30") _,
         );
     }
     match u32::try_from(result) {
-        // SAFETY: the kernel has just opened the descriptor for us, and wrote its number there.
-        Ok(pid) => Ok(Newborn { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd.read_volatile()) } }),
+        Ok(pid) => {
+            // SAFETY: the kernel has just opened the descriptor for us, and wrote its number there.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd.read_volatile()) };
+            Ok(Newborn { pid, pidfd, in_cgroup: false })
+        }
         Err(_) => Err(Errno::from_raw_os_error(i32::try_from(-result).unwrap_or(libc::EINVAL))),
     }
 }

@@ -25,6 +25,12 @@ pub(super) struct Target {
     pub(super) start_time: u64,
 }
 
+impl From<&Identity> for Target {
+    fn from(identity: &Identity) -> Self {
+        Self { pid: identity.pid, start_time: identity.start_time }
+    }
+}
+
 impl From<&Entry> for Target {
     fn from(entry: &Entry) -> Self {
         Self { pid: entry.pid, start_time: entry.start_time }

@@ -7,6 +7,7 @@
 //! is whoever reaps orphans, and its title overwrote its environment. It still runs the same executable in the
 //! component's directory.
 
+use super::identity;
 use super::ledger::Record;
 use super::table::{Entry, Table};
 use std::collections::HashSet;
@@ -16,6 +17,10 @@ use std::path::Path;
 /// The living processes of `record`. Never among them: a process under one of the `others` (main processes of other
 /// components, and tools), this daemon, and its ancestors.
 pub(super) fn of<'a>(record: &Record, table: &'a Table, others: &HashSet<u32>) -> Vec<&'a Entry> {
+    if record.identity().is_some_and(|leader| !identity::is_of_this_boot(leader)) {
+        // Its pid, start time and group number mean someone else now.
+        return Vec::new();
+    }
     let ourselves = ourselves(table);
     table
         .iter()
@@ -57,7 +62,7 @@ fn is_marked(record: &Record, entry: &Entry) -> bool {
         None => {
             !entry.has_terminal
                 && without_deleted(&marks.exe) == record.program
-                && marks.cwd.starts_with(&record.dir)
+                && record.dir.as_ref().is_some_and(|dir| marks.cwd.starts_with(dir))
         }
     }
 }
@@ -80,10 +85,14 @@ mod tests {
             component: ComponentId::new("demo", "postgres"),
             token: "ours".into(),
             program: "/opt/pg/bin/postgres".into(),
-            dir: "/state/clusters/demo".into(),
+            dir: Some("/state/clusters/demo".into()),
             cgroup: None,
-            phase: Phase::Running(Identity { boot_id: String::new(), pid: 100, start_time: 1000 }),
+            phase: Phase::Running(Identity { pid: 100, start_time: 1000, ..this_process() }),
         }
+    }
+
+    fn this_process() -> Identity {
+        identity::of(std::process::id()).unwrap()
     }
 
     fn entry(pid: u32, parent: u32, start_time: u64) -> Entry {
@@ -116,6 +125,14 @@ mod tests {
         let member = || Entry { group: 100, session: 100, ..entry(101, 1, 1001) };
         assert_eq!(found([member()], &[]), [101]);
         assert_eq!(found([member(), entry(100, 1, 5000)], &[]), [0; 0]);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_boot_names_nobody() {
+        let leader = Identity { boot_id: "earlier".into(), pid: 100, start_time: 1000 };
+        let record = Record { phase: Phase::Running(leader), ..record() };
+        let table: Table = [entry(100, 1, 1000), entry(101, 100, 1001)].into_iter().collect();
+        assert_eq!(of(&record, &table, &HashSet::new()).len(), 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! `main` calls [`reap_all`] once, after it has the lock and before the first start (G1). Two processes of one component
 //! would share a data directory.
 
-use super::cgroup::Cgroup;
+use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Record};
 use super::mark::StateMark;
 use super::reap::{self, Target, Targets};
@@ -58,7 +58,7 @@ pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
 
 pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
     let ledger = Ledger::open(layout.ledger())?;
-    let search = Search { records: ledger.all()?, mark: StateMark::of(layout) };
+    let search = Search::new(ledger.all()?, StateMark::of(layout));
     let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
         state: layout.state().display().to_string(),
         reason: reason.to_string(),
@@ -69,10 +69,8 @@ pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, Surviv
     reap::kill_all(reap::DEADLINE, || search.kill_cgroups_and_look(&mut found))
         .map_err(|error| failed(&error))?;
 
+    search.cgroups.iter().for_each(|(_, cgroup)| cgroup.remove());
     for record in &search.records {
-        if let Some(cgroup) = record.cgroup.clone() {
-            Cgroup::at(cgroup).remove();
-        }
         ledger.remove(&record.component)?;
     }
     Ok(found.into_values().collect())
@@ -81,9 +79,20 @@ pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, Surviv
 struct Search {
     records: Vec<Record>,
     mark: StateMark,
+    cgroups: Vec<(ComponentId, Cgroup)>,
 }
 
 impl Search {
+    /// The earlier daemon may have lived in another cgroup than this one: its records say where.
+    fn new(records: Vec<Record>, mark: StateMark) -> Self {
+        let recorded = records
+            .iter()
+            .filter_map(|record| Some((record.component.clone(), Cgroup::at(record.cgroup.clone()?))));
+        let here = CgroupRoot::find(&mark).map(|root| root.all()).unwrap_or_default();
+        let cgroups = recorded.chain(here).collect();
+        Self { records, mark, cgroups }
+    }
+
     /// Lets every postgres shut down at once, and waits for the slowest.
     fn ask(&self) -> io::Result<()> {
         let table = Table::read()?;
@@ -115,13 +124,11 @@ impl Search {
         let mut left: Vec<(&ComponentId, Target, String)> = Vec::new();
         let marked: Vec<_> = self.marked(&table).collect();
         left.extend(marked.iter().map(|(component, entry)| (component, (*entry).into(), entry.name.clone())));
+        for (component, cgroup) in &self.cgroups {
+            left.extend(cgroup.kill()?.into_iter().map(|(target, name)| (component, target, name)));
+        }
         for record in &self.records {
             let component = &record.component;
-            if let Some(cgroup) = record.cgroup.clone() {
-                left.extend(
-                    Cgroup::at(cgroup).kill()?.into_iter().map(|(target, name)| (component, target, name)),
-                );
-            }
             let remains = remains::of(record, &table, &HashSet::new());
             left.extend(remains.into_iter().map(|entry| (component, entry.into(), entry.name.clone())));
         }

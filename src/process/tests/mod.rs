@@ -11,7 +11,7 @@ use berth_actors::host::{ExitStatus, Processes, SpawnError};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal, User};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 }
 
 struct Bench {
+    /// Removed with the bench.
     dir: tempfile::TempDir,
     layout: Layout,
     host: ProcessHost,
@@ -42,8 +43,8 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path().join("state"), Some(dir.path().join("run")));
         let host = host(&layout).unwrap();
-        let gate = dir.path().join("gate");
-        for pipe in [&gate, &dir.path().join("never")] {
+        let gate = layout.state().join("gate");
+        for pipe in [&gate, &layout.state().join("never")] {
             mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         }
         // Also opened for writing: no end of file between two writers.
@@ -52,7 +53,7 @@ impl Bench {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.layout.state().join(name)
     }
 
     fn spec(&self, program: &str, args: &[&str]) -> ProcessSpec {
@@ -61,13 +62,13 @@ impl Bench {
             arg0: None,
             args: args.iter().map(ToString::to_string).collect(),
             env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-            dir: self.dir.path().to_owned(),
+            dir: self.layout.state().to_owned(),
             output: self.path("log"),
             user: None,
         }
     }
 
-    /// A script that may write lines to `gate`, and that waits for ever in `: < never`.
+    /// A script, run in the state directory, that may write lines to `gate`, and that waits for ever in `: < never`.
     fn sh(&self, script: &str) -> ProcessSpec {
         self.spec("/bin/sh", &["-c", script])
     }
@@ -173,8 +174,8 @@ async fn output_is_appended_to_a_private_file_from_the_offset_reported() {
 async fn a_child_runs_as_the_user_it_is_given() {
     let bench = Bench::new();
     let nobody = User { uid: 65534, gid: 65534 };
-    let spec =
-        ProcessSpec { user: Some(nobody), ..bench.sh("id -u; id -G; echo $(grep CapEff /proc/$$/status)") };
+    let script = bench.sh("id -u; id -G; echo $(grep CapEff /proc/$$/status)");
+    let spec = ProcessSpec { user: Some(nobody), dir: "/".into(), ..script };
     let spawned = bench.host.spawn(&id(), &spec).await;
     if !rustix::process::geteuid().is_root() {
         assert!(spawned.is_err(), "only root may switch");
@@ -283,7 +284,7 @@ async fn a_program_that_cannot_run_is_fatal_and_a_busy_one_worth_another_try() {
         let spec = ProcessSpec { dir: dir.to_owned(), ..bench.spec(program.to_str().unwrap(), &[]) };
         bench.host.spawn(&id(), &spec).await.unwrap_err()
     };
-    let here = bench.dir.path();
+    let here = bench.layout.state();
     let file = bench.path("program");
     std::fs::copy("/bin/sh", &file).unwrap();
     let fatal = |error: SpawnError, name: &str| {
@@ -327,15 +328,18 @@ async fn a_component_starts_again_only_after_its_reap() {
 #[tokio::test]
 async fn orphaned_zombies_are_collected_and_no_status_is_stolen() {
     let mut bench = Bench::new();
-    orphans::become_subreaper().unwrap();
+    orphans::adopt().unwrap();
     let leader = bench.start("setsid sh -c 'echo $$ > gate' & exit 3").await;
     let orphan = bench.announced().await;
-    // Until both are dead, and whatever happens beside: a birth in another test may hold a collection up.
-    while !orphans::collect().is_some_and(|collected| collected.contains(&orphan.pid)) {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(identity_of(orphan.pid).filter(|now| *now == orphan), None);
+    soon(async {
+        while identity_of(orphan.pid).is_some_and(|now| now == orphan) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!(soon(bench.host.exited(&leader)).await, ExitStatus::Code(3));
+    let tool = tool::run(tool_in(bench.layout.state(), "exit 4"), PATIENCE).await.unwrap_err().to_string();
+    assert!(tool.contains("exit code 4"), "{tool}");
     bench.end(&leader).await;
 }
 
@@ -361,6 +365,20 @@ async fn a_new_daemon_ends_what_the_last_one_left_and_asks_postgres_first() {
         assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
         assert_eq!(survivors::reap_all(&bench.layout).await.unwrap(), []);
         elsewhere.end(&spared).await;
+    }
+}
+
+#[tokio::test]
+async fn a_survivor_whose_record_is_lost_is_found_by_its_mark() {
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let mut bench = Bench::with(host);
+        let leader = bench.start(&format!("{IN_AN_OWN_SESSION} : < never")).await;
+        let grandchild = bench.announced().await;
+        Ledger::open(bench.layout.ledger()).unwrap().remove(&id()).unwrap();
+        let reaped = survivors::reap_all(&bench.layout).await.unwrap();
+        let pids: BTreeSet<u32> = reaped.iter().map(|survivor| survivor.pid).collect();
+        assert_eq!(pids, BTreeSet::from([leader.pid, grandchild.pid]));
+        assert!(!is_alive(&leader) && !is_alive(&grandchild));
     }
 }
 
@@ -390,7 +408,8 @@ async fn a_tool_hands_back_its_output_or_its_last_words() {
 async fn a_tool_that_is_late_is_killed_with_its_children() {
     let mut bench = Bench::new();
     let script = "sh -c 'echo $$ > gate; : < never' & echo stuck; : < never";
-    let error = tool::run(tool_in(bench.dir.path(), script), Duration::from_millis(300)).await.unwrap_err();
+    let error =
+        tool::run(tool_in(bench.layout.state(), script), Duration::from_millis(300)).await.unwrap_err();
     assert_eq!(error.to_string(), "/bin/sh: not done after 0s, killed; its last words: stuck");
     let child = bench.line().await.parse().unwrap();
     // Killed with the group; at most a zombie that nobody has collected.

@@ -27,7 +27,9 @@ async fn initdb(bench: &Bench) -> PathBuf {
     std::fs::create_dir(&data).unwrap();
     if let Some(user) = user() {
         chown(&data, Some(user.uid), Some(user.gid)).unwrap();
-        std::fs::set_permissions(bench.dir.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
+        for dir in [bench.dir.path(), bench.layout.state()] {
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o711)).unwrap();
+        }
     }
     let tool = Tool {
         program: binary("initdb"),
@@ -36,7 +38,7 @@ async fn initdb(bench: &Bench) -> PathBuf {
         dir: data.clone(),
         user: user(),
     };
-    tool::run(tool, Duration::from_secs(120)).await.unwrap();
+    tool::run(tool, Duration::from_mins(2)).await.unwrap();
     data
 }
 
