@@ -18,7 +18,7 @@ use std::{env, fs};
 use tokio::time::timeout;
 
 /// Every wait on a real process: far above what any of them needs on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
 /// Who runs the components: `nobody` under root, else ourselves.
