@@ -92,7 +92,8 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
         }
         proxy::handle(Arc::clone(&state), hyper::Request::from_parts(head, body))
     });
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().title_case_headers(true);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut closing = std::pin::pin!(state.reached(Ending::Closing));
     let mut leaving = false;
