@@ -102,6 +102,24 @@ impl Client {
         Watch { body: answer.into_body(), rest: Vec::new() }
     }
 
+    /// Asks on one HTTP/2 connection until the server wants it gone; how many of `limit` requests it answered.
+    pub async fn http2_until_goaway(&self, limit: usize) -> usize {
+        let stream = TokioIo::new(self.connect(b"h2").await.unwrap());
+        let (mut sender, driver) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let driver = tokio::spawn(driver);
+        for answered in 0..limit {
+            if sender.ready().await.is_err() {
+                driver.await.unwrap().expect("GOAWAY without an error");
+                return answered;
+            }
+            let request = self.request(Method::GET, CONFIG_MAPS, "");
+            let answer = sender.send_request(request).await.expect("no request is lost");
+            assert_eq!(answer.status(), 200);
+            answer.into_body().collect().await.unwrap();
+        }
+        limit
+    }
+
     /// An HTTP/2 connection that was used once; resolves when the server has ended it, `true` for a clean end.
     pub async fn idle_http2(&self) -> impl Future<Output = bool> + use<> {
         let stream = TokioIo::new(self.connect(b"h2").await.unwrap());

@@ -63,3 +63,13 @@ async fn a_knob_delays_readiness_but_not_the_api() {
     slot.ready().await;
     assert!(began.elapsed().as_secs() >= 7);
 }
+
+#[tokio::test]
+async fn a_goaway_chance_sends_http2_clients_elsewhere_without_a_lost_request() {
+    let mut store = Store::start().await;
+    let etcd = store.kine().await;
+    let mut slot = Slot::start(store.path("root"), &etcd, &["--goaway-chance=0.02"], &[]);
+    let client = slot.ready().await;
+    // One in fifty: two thousand without any is not luck.
+    assert!(client.http2_until_goaway(2000).await < 2000);
+}
