@@ -14,7 +14,7 @@ pub use up::up;
 
 use crate::assets::progress::Progress;
 use crate::assets::provision;
-use crate::control::{ControlServer, EventHub};
+use crate::control::{ControlServer, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
@@ -69,6 +69,8 @@ impl Daemon {
         }
         let locked = layout.clone();
         let lock = blocking(move || Ok::<_, DaemonError>(StateLock::acquire(&locked)?)).await?;
+        let published = layout.clone();
+        blocking(move || Ok::<_, DaemonError>(rendezvous::publish(&published)?)).await?;
         for survivor in survivors::reap_all(&layout).await? {
             tracing::warn!("{survivor} of an earlier daemon was ended");
         }
@@ -106,6 +108,7 @@ impl Daemon {
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
+        actix_rt::spawn(estate.clone().keep_credentials());
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let server =

@@ -96,7 +96,7 @@ impl Blueprint for Kcp {
         let Some(kine) = context.address_of("kine") else {
             return Err(PrepareError::Retry(format!("{chain}/kcp: its kine has no address yet")));
         };
-        note.say("waits for its root directory");
+        note.say("its root directory");
         let this = self.clone();
         off_thread(move || this.furnish()).await.map_err(|error| {
             let said = format!("{chain}/kcp: {error}");
