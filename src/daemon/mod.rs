@@ -19,7 +19,7 @@ use crate::control::{ControlServer, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::preflight;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
@@ -86,6 +86,7 @@ impl Daemon {
             layout: layout.clone(),
             program: components.kcp.clone(),
             kube_apiserver: components.kube_apiserver.path.clone(),
+            stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
             owner: accounts.owner,
