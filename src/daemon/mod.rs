@@ -96,7 +96,7 @@ impl Daemon {
         let processes = blocking(move || Ok::<_, DaemonError>(ProcessHost::new(&hosted)?)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside =
-            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag::default()), events };
+            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -176,7 +176,7 @@ async fn asked_to_stop() {
         }
         Err(error) => {
             tracing::error!(%error, "signals cannot be heard; stop with berth down");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
