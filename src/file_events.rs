@@ -10,8 +10,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
+/// How often to look when the kernel has no inotify instance left for this user (128 by default). It is the exception, so
+/// it may be slow rather than busy.
+const WITHOUT_INOTIFY: Duration = Duration::from_secs(1);
 /// Room for a batch of events with the longest names; what does not fit is read on the next call.
 const EVENT_BUFFER: usize = 4096;
 
@@ -27,7 +31,8 @@ pub struct WatchError {
 /// Watches the parent directory, so a file that is created, replaced by a rename or rotated is seen as well.
 #[derive(Debug)]
 pub struct FileEvents {
-    inotify: AsyncFd<OwnedFd>,
+    /// `None` when the host is out of inotify instances or watches.
+    inotify: Option<AsyncFd<OwnedFd>>,
     directory: PathBuf,
     name: OsString,
 }
@@ -41,26 +46,39 @@ impl FileEvents {
         };
         let failed = |source: io::Error| WatchError { path: directory.clone(), source };
         let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?.to_owned();
-        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
         let interest = WatchFlags::MODIFY
             | WatchFlags::CREATE
             | WatchFlags::MOVED_TO
             | WatchFlags::MOVED_FROM
             | WatchFlags::DELETE
             | WatchFlags::ONLYDIR;
-        inotify::add_watch(&fd, &directory, interest).map_err(|e| failed(e.into()))?;
-        // The sound constructor is unsafe for the sake of descriptors that can be swapped; an OwnedFd cannot.
-        #[allow(deprecated)]
-        let inotify = AsyncFd::new(fd).map_err(failed)?;
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).and_then(|fd| {
+            inotify::add_watch(&fd, &directory, interest)?;
+            Ok(fd)
+        });
+        let inotify = match watch {
+            // The sound constructor is unsafe for the sake of descriptors that can be swapped; an OwnedFd cannot.
+            #[allow(deprecated)]
+            Ok(fd) => Some(AsyncFd::new(fd).map_err(failed)?),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOSPC) => {
+                tracing::warn!(path = %path.display(), "no inotify instance is left (fs.inotify.max_user_instances), looking every second");
+                None
+            }
+            Err(error) => return Err(failed(error.into())),
+        };
         Ok(Self { inotify, directory, name })
     }
 
-    /// Resolves once something happened to the file since the last call. Cancel-safe: a dropped call loses no event that
+    /// Resolves once something may have happened to the file since the last call. Cancel-safe: a dropped call loses no event that
     /// it did not report, since events are only taken from the kernel in the poll that returns.
     pub async fn changed(&mut self) -> Result<(), WatchError> {
+        let Some(inotify) = &self.inotify else {
+            tokio::time::sleep(WITHOUT_INOTIFY).await;
+            return Ok(());
+        };
+        let failed = |source: io::Error| WatchError { path: self.directory.clone(), source };
         loop {
-            let failed = |source: io::Error| WatchError { path: self.directory.clone(), source };
-            let mut ready = self.inotify.readable().await.map_err(failed)?;
+            let mut ready = inotify.readable().await.map_err(failed)?;
             let mut touched = false;
             let mut buffer = [MaybeUninit::uninit(); EVENT_BUFFER];
             let mut events = inotify::Reader::new(ready.get_inner(), &mut buffer);
@@ -81,5 +99,37 @@ impl FileEvents {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn only_the_named_file_wakes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nodes.json");
+        let mut events = FileEvents::of(&path).unwrap();
+        crate::files::write_atomic(&dir.path().join("other"), b"x", None).unwrap();
+        assert!(events.changed().now_or_never().is_none());
+        crate::files::write_atomic(&path, b"[]", None).unwrap();
+        events.changed().await.unwrap();
+        assert!(events.changed().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_does_not_exist_is_named() {
+        let error = FileEvents::of(Path::new("/does/not/exist/nodes.json")).unwrap_err().to_string();
+        assert!(error.starts_with("watch /does/not/exist"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_inotify_instance_it_says_look_again_each_second() {
+        let mut events = FileEvents { inotify: None, directory: "/d".into(), name: "n".into() };
+        let start = tokio::time::Instant::now();
+        events.changed().await.unwrap();
+        assert_eq!(start.elapsed(), WITHOUT_INOTIFY);
     }
 }

@@ -120,7 +120,6 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
-    use std::future::Future;
     use std::io::Write;
 
     fn append(path: &Path, text: &str) {
@@ -128,19 +127,17 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Runs `wait` until it has looked at the file and hangs on the kernel, then `act`, then to its end.
-    async fn while_waiting<T>(wait: impl Future<Output = T>, act: impl FnOnce()) -> T {
-        let mut wait = std::pin::pin!(wait);
-        // The first look is over when the waiter has been polled after its blocking read came back.
-        for _ in 0..100 {
-            tokio::select! {
-                biased;
-                _ = &mut wait => panic!("the line was not written yet"),
-                () = tokio::task::yield_now() => {}
+    /// Waits for the line `ready` in `log` and runs `act` in between: after a line of the first look was judged.
+    async fn ready_after(log: &Path, act: impl FnOnce() + Send + 'static) -> String {
+        let mut act = Some(act);
+        wait_for(log, 0, |line| {
+            if let Some(act) = act.take() {
+                act();
             }
-        }
-        act();
-        wait.await
+            line == "ready"
+        })
+        .await
+        .unwrap()
     }
 
     #[tokio::test]
@@ -149,27 +146,27 @@ mod tests {
         let log = dir.path().join("kine.log");
         append(&log, "ready: first life\n");
         let offset = std::fs::metadata(&log).unwrap().len();
-        let line = while_waiting(wait_for(&log, offset, |l| l.starts_with("ready")), || {
-            append(&log, "starting\nready: second life\n");
-        });
-        assert_eq!(line.await.unwrap(), "ready: second life");
+        append(&log, "starting\nready: second life\n");
+        let line = wait_for(&log, offset, |line| line.starts_with("ready")).await.unwrap();
+        assert_eq!(line, "ready: second life");
     }
 
     #[tokio::test]
     async fn a_log_that_does_not_exist_yet_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("late.log");
-        let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || append(&log, "ready\n"));
-        assert_eq!(line.await.unwrap(), "ready");
+        let wait = wait_for(&log, 0, |line| line == "ready");
+        let (line, ()) = tokio::join!(wait, async { append(&log, "ready\n") });
+        assert_eq!(line.unwrap(), "ready");
     }
 
     #[tokio::test]
     async fn half_a_line_is_not_judged_before_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("slow.log");
-        append(&log, "ready to");
-        let line = while_waiting(wait_for(&log, 0, |l| l.starts_with("ready")), || append(&log, " serve\n"));
-        assert_eq!(line.await.unwrap(), "ready to serve");
+        append(&log, "starting\nrea");
+        let target = log.clone();
+        assert_eq!(ready_after(&log, move || append(&target, "dy\n")).await, "ready");
     }
 
     #[tokio::test]
@@ -178,12 +175,13 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let log = dir.path().join("a.log");
             append(&log, "starting\n");
-            let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || {
-                append(&log, in_old);
-                std::fs::rename(&log, dir.path().join("a.log.1")).unwrap();
-                append(&log, in_new);
+            let target = log.clone();
+            let line = ready_after(&log, move || {
+                append(&target, in_old);
+                std::fs::rename(&target, target.with_extension("1")).unwrap();
+                append(&target, in_new);
             });
-            assert_eq!(line.await.unwrap(), "ready");
+            assert_eq!(line.await, "ready");
         }
     }
 
@@ -192,10 +190,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("a.log");
         append(&log, "a long first line\n");
-        let line = while_waiting(wait_for(&log, 0, |l| l == "ready"), || {
-            File::options().write(true).truncate(true).open(&log).unwrap();
-            append(&log, "ready\n");
+        let target = log.clone();
+        let line = ready_after(&log, move || {
+            File::options().write(true).truncate(true).open(&target).unwrap();
+            append(&target, "ready\n");
         });
-        assert_eq!(line.await.unwrap(), "ready");
+        assert_eq!(line.await, "ready");
     }
 }

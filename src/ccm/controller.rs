@@ -8,8 +8,8 @@ use super::node::Node;
 use super::program::{READY_LINE, announce};
 use super::reconcile::{Reconciler, backoff};
 use crate::file_events::{FileEvents, WatchError};
-use futures::StreamExt;
 use futures::stream;
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -120,16 +120,8 @@ async fn control(config: &Config, client: Client, announced: &mut bool) -> RunEr
     if let Err(refusal) = review(config, &client).await {
         return refusal.into();
     }
-    let snapshot_changes = match FileEvents::of(&config.instances_file) {
-        Ok(events) => stream::unfold(events, |mut events| async move {
-            match events.changed().await {
-                Ok(()) => Some(((), events)),
-                Err(error) => {
-                    tracing::error!(%error, "changes of the snapshot are only seen at a resync");
-                    None
-                }
-            }
-        }),
+    let snapshot_changes = match snapshot_changes(config) {
+        Ok(changes) => changes,
         Err(error) => return error.into(),
     };
     let resync = stream::unfold((), {
@@ -163,6 +155,26 @@ async fn control(config: &Config, client: Client, announced: &mut bool) -> RunEr
         () = work => RunError::Ended,
         () = first_list => RunError::Ended,
     }
+}
+
+/// One item whenever the snapshot says something else than before.
+fn snapshot_changes(config: &Config) -> Result<impl Stream<Item = ()> + Send + 'static, WatchError> {
+    let events = FileEvents::of(&config.instances_file)?;
+    let path = config.instances_file.clone();
+    let read = move || fs::read(&path).unwrap_or_default();
+    let last = read();
+    Ok(stream::unfold((events, read, last), |(mut events, read, last)| async move {
+        loop {
+            if let Err(error) = events.changed().await {
+                tracing::error!(%error, "changes of the snapshot are only seen at a resync from now on");
+                return None;
+            }
+            let now = read();
+            if now != last {
+                return Some(((), (events, read, now)));
+            }
+        }
+    }))
 }
 
 /// Asks the API server who we are, for as long as it takes: it may be restarting, or our rights may not be there yet.

@@ -67,6 +67,7 @@ pub(super) fn diff(node: &Node, cluster: &str) -> Option<NodePatch> {
 mod tests {
     use super::*;
 
+    #[allow(clippy::needless_pass_by_value)] // the tables read better without a borrow on every json!
     fn node(metadata: Value, spec: Value) -> Node {
         let mut object = json!({"metadata": {"name": "n1", "resourceVersion": "7"}, "spec": spec});
         for (key, value) in metadata.as_object().unwrap() {

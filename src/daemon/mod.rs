@@ -5,6 +5,7 @@
 mod dev;
 mod error;
 mod settings;
+mod systemd;
 mod up;
 
 pub use dev::dev;
@@ -14,11 +15,11 @@ pub use up::up;
 
 use crate::assets::progress::Progress;
 use crate::assets::provision;
-use crate::control::{ControlServer, EventHub};
+use crate::control::{ControlServer, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::preflight;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
@@ -69,6 +70,8 @@ impl Daemon {
         }
         let locked = layout.clone();
         let lock = blocking(move || Ok::<_, DaemonError>(StateLock::acquire(&locked)?)).await?;
+        let published = layout.clone();
+        blocking(move || Ok::<_, DaemonError>(rendezvous::publish(&published)?)).await?;
         for survivor in survivors::reap_all(&layout).await? {
             tracing::warn!("{survivor} of an earlier daemon was ended");
         }
@@ -83,6 +86,7 @@ impl Daemon {
             layout: layout.clone(),
             program: components.kcp.clone(),
             kube_apiserver: components.kube_apiserver.path.clone(),
+            stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
             owner: accounts.owner,
@@ -92,7 +96,7 @@ impl Daemon {
         let processes = blocking(move || Ok::<_, DaemonError>(ProcessHost::new(&hosted)?)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside =
-            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag::default()), events };
+            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -106,6 +110,7 @@ impl Daemon {
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
+        actix_rt::spawn(estate.clone().keep_credentials());
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let server =
@@ -171,7 +176,7 @@ async fn asked_to_stop() {
         }
         Err(error) => {
             tracing::error!(%error, "signals cannot be heard; stop with berth down");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod files;
 mod records;
+mod renewal;
 
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;

@@ -86,7 +86,7 @@ impl Gate {
                 },
                 Err(closed) => closed,
             };
-            note.say(format!("waits for {}", closed.why));
+            note.say(&closed.why);
             let looks_hung = log.lease_complaint && closed.checks.as_ref().is_some_and(Checks::look_hung);
             if hung.observe(looks_hung, Instant::now()) {
                 return Err(GateError::Hopeless(format!(
@@ -279,7 +279,7 @@ mod tests {
             *seen.lock().unwrap(),
             ["GET /readyz", "GET /readyz", "GET /readyz", read, "GET /readyz", read]
         );
-        assert_eq!(note.get(), "waits for a read as shard-admin to succeed (HTTP 403 Forbidden)");
+        assert_eq!(note.get(), "a read as shard-admin to succeed (HTTP 403 Forbidden)");
     }
 
     #[tokio::test]
@@ -362,7 +362,7 @@ mod tests {
         let (note, gate, running) = (WaitNote::default(), slot.gate(), slot.running(server.address));
         {
             let mut open = Box::pin(gate.open(&running, &note));
-            while note.get() != "waits for its certificate" {
+            while note.get() != "its certificate" {
                 futures::future::select(&mut open, Box::pin(tokio::task::yield_now())).await;
             }
         }

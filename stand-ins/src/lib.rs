@@ -3,4 +3,14 @@
 //! A stand-in obeys the contract of the real program: the same argv, files, ports, log lines, signals and exit codes.
 //! It is for development and tests, and says so in its `--version`.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "a test that cannot go on has failed"
+    )
+)]
+
 pub mod kcp;

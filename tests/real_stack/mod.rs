@@ -18,7 +18,7 @@ use std::{env, fs};
 use tokio::time::timeout;
 
 /// Every wait on a real process: far above what any of them needs on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
 /// Who runs the components: `nobody` under root, else ourselves.
@@ -118,10 +118,10 @@ fn give(path: &Path) {
 
 pub async fn line(log: &Path, offset: u64, part: &str) -> String {
     let found = timeout(DEADLINE, log_line::wait_for(log, offset, |line| line.contains(part))).await;
-    match found {
-        Ok(line) => line.unwrap(),
-        Err(_) => panic!("{part:?} did not appear in:\n{}", fs::read_to_string(log).unwrap_or_default()),
-    }
+    let Ok(line) = found else {
+        panic!("{part:?} did not appear in:\n{}", fs::read_to_string(log).unwrap_or_default())
+    };
+    line.unwrap()
 }
 
 /// A tenant's postgres with the database and role of kine.
@@ -252,9 +252,8 @@ impl ApiServer {
         let log = home.path().join("apiserver.log");
         let process = Process::spawn(&mut command, &log, user(), rustix::process::Signal::KILL);
         let server = Self { address, data, home: home.path().to_owned(), process };
-        if timeout(DEADLINE, server.ready()).await.is_err() {
-            panic!("the API server is not ready:\n{}", fs::read_to_string(log).unwrap_or_default());
-        }
+        let ready = timeout(DEADLINE, server.ready()).await;
+        assert!(ready.is_ok(), "it is not ready:\n{}", fs::read_to_string(log).unwrap_or_default());
         server
     }
 

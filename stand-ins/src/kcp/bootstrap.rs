@@ -54,7 +54,8 @@ pub(super) async fn bring_up(
     }
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.namespace}});
     // The backend makes it too, a little later: a conflict is as good. Anything else the election will complain about.
-    let _ = state.upstream.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await;
+    let create = state.upstream.call(Method::POST, "/api/v1/namespaces", Some(&namespace));
+    let _ = tokio::time::timeout(BACKEND_TRY, create).await;
     state.progress.send_replace(Progress::Bootstrapped);
     if state.hung {
         return complain(&hostname(), address, times.began).await;

@@ -1,5 +1,7 @@
 //! The flags kcp knows, and the help texts. [`super::args`] gives them meaning; this is only the list.
 
+use std::fmt::Write;
+
 /// What a flag takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -85,7 +87,7 @@ pub(super) fn options() -> String {
             Kind::Port => " int",
             Kind::Number => " float",
         };
-        text.push_str(&format!("      --{name}{value}\n"));
+        let _ = writeln!(text, "      --{name}{value}");
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use hyper::StatusCode;
+use std::fmt::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probe {
@@ -83,7 +84,7 @@ impl Probe {
         }
     }
 
-    fn checks(self, vitals: &Vitals) -> Vec<(String, bool)> {
+    fn checks(self, vitals: Vitals) -> Vec<(String, bool)> {
         let mut checks: Vec<(String, bool)> = Vec::new();
         let mut add = |name: &str, green: bool| checks.push((name.to_owned(), green));
         add("ping", true);
@@ -103,7 +104,7 @@ impl Probe {
     }
 
     /// The whole answer to a probe, and the names of the failed checks for the log.
-    pub(super) fn answer(self, vitals: &Vitals, verbose: bool) -> (Answer, Vec<String>) {
+    pub(super) fn answer(self, vitals: Vitals, verbose: bool) -> (Answer, Vec<String>) {
         let checks = self.checks(vitals);
         let failed: Vec<String> =
             checks.iter().filter(|(_, green)| !green).map(|(name, _)| name.clone()).collect();
@@ -112,23 +113,20 @@ impl Probe {
         }
         let mut body = String::new();
         for (name, green) in checks {
-            body.push_str(&if green {
-                format!("[+]{name} ok\n")
-            } else {
-                format!("[-]{name} failed: reason withheld\n")
-            });
+            let (sign, verdict) = if green { ('+', "ok") } else { ('-', "failed: reason withheld") };
+            let _ = writeln!(body, "[{sign}]{name} {verdict}");
         }
         let (status, verdict) = if failed.is_empty() {
             (StatusCode::OK, "passed")
         } else {
             (StatusCode::INTERNAL_SERVER_ERROR, "failed")
         };
-        body.push_str(&format!("{} check {verdict}\n", self.name()));
+        let _ = writeln!(body, "{} check {verdict}", self.name());
         (Answer::text(status, body), failed)
     }
 
     /// One check by its name, as `/readyz/etcd` asks.
-    pub(super) fn single(self, vitals: &Vitals, check: &str) -> Answer {
+    pub(super) fn single(self, vitals: Vitals, check: &str) -> Answer {
         match self.checks(vitals).into_iter().find(|(name, _)| name == check) {
             Some((_, true)) => Answer::text(StatusCode::OK, "ok"),
             Some((_, false)) => {
@@ -140,7 +138,7 @@ impl Probe {
 }
 
 impl Green {
-    fn reached(self, vitals: &Vitals) -> bool {
+    fn reached(self, vitals: Vitals) -> bool {
         match self {
             Self::AtOnce => true,
             Self::Bootstrapped => vitals.progress >= Progress::Bootstrapped,
@@ -157,7 +155,7 @@ mod tests {
     const READY: Vitals = Vitals { progress: Progress::Ready, hung: false, store: true, terminating: false };
 
     fn red(probe: Probe, vitals: Vitals) -> Vec<String> {
-        let (answer, failed) = probe.answer(&vitals, false);
+        let (answer, failed) = probe.answer(vitals, false);
         assert_eq!(answer.status == StatusCode::OK, failed.is_empty());
         failed
     }
@@ -165,7 +163,7 @@ mod tests {
     #[test]
     fn a_ready_process_answers_two_bytes() {
         for probe in [Probe::Readyz, Probe::Livez, Probe::Healthz] {
-            assert_eq!(probe.answer(&READY, false).0, Answer::text(StatusCode::OK, "ok"));
+            assert_eq!(probe.answer(READY, false).0, Answer::text(StatusCode::OK, "ok"));
         }
     }
 
@@ -175,11 +173,11 @@ mod tests {
         for probe in [Probe::Readyz, Probe::Livez] {
             assert_eq!(red(probe, vitals), ["poststarthook/kcp-start-informers"]);
         }
-        let body = Probe::Readyz.answer(&vitals, false).0.body;
+        let body = Probe::Readyz.answer(vitals, false).0.body;
         assert!(body.starts_with("[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]etcd-readiness ok\n"));
         assert!(body.contains("[-]poststarthook/kcp-start-informers failed: reason withheld\n"));
         assert!(body.ends_with("[+]shutdown ok\nreadyz check failed\n"), "{body}");
-        assert!(Probe::Livez.answer(&vitals, false).0.body.ends_with("livez check failed\n"));
+        assert!(Probe::Livez.answer(vitals, false).0.body.ends_with("livez check failed\n"));
     }
 
     #[test]
@@ -208,7 +206,7 @@ mod tests {
     #[test]
     fn a_single_check_is_found_by_its_name() {
         assert_eq!(Probe::of("/readyz/poststarthook/x"), Some((Probe::Readyz, Some("poststarthook/x"))));
-        assert_eq!(Probe::Readyz.single(&READY, "etcd").status, StatusCode::OK);
-        assert_eq!(Probe::Readyz.single(&READY, "nonsense").status, StatusCode::NOT_FOUND);
+        assert_eq!(Probe::Readyz.single(READY, "etcd").status, StatusCode::OK);
+        assert_eq!(Probe::Readyz.single(READY, "nonsense").status, StatusCode::NOT_FOUND);
     }
 }

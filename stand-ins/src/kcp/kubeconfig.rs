@@ -3,6 +3,7 @@
 //! The reader knows the layout client-go writes, not YAML; what it cannot read it refuses in the words kcp uses.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use std::fmt::Write;
 
 pub(super) const KCP_ADMIN: &str = "kcp-admin";
 pub(super) const SHARD_ADMIN: &str = "shard-admin";
@@ -14,9 +15,10 @@ pub(super) fn render(base_url: &str, certificate: &[u8], kcp_admin: &str, shard_
     let mut text = String::from("apiVersion: v1\nclusters:\n");
     for (name, path) in [("base", ""), ("root", "/clusters/root"), ("system:admin", "/clusters/system:admin")]
     {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "- cluster:\n    certificate-authority-data: {certificate}\n    server: {base_url}{path}\n  name: {name}\n"
-        ));
+        );
     }
     text.push_str("contexts:\n");
     for (name, cluster, user) in [
@@ -25,11 +27,11 @@ pub(super) fn render(base_url: &str, certificate: &[u8], kcp_admin: &str, shard_
         ("shard-base", "base", SHARD_ADMIN),
         ("system:admin", "system:admin", SHARD_ADMIN),
     ] {
-        text.push_str(&format!("- context:\n    cluster: {cluster}\n    user: {user}\n  name: {name}\n"));
+        let _ = write!(text, "- context:\n    cluster: {cluster}\n    user: {user}\n  name: {name}\n");
     }
     text.push_str("current-context: root\nkind: Config\nusers:\n");
     for (name, token) in [(KCP_ADMIN, kcp_admin), (SHARD_ADMIN, shard_admin)] {
-        text.push_str(&format!("- name: {name}\n  user:\n    token: {token}\n"));
+        let _ = write!(text, "- name: {name}\n  user:\n    token: {token}\n");
     }
     text
 }

@@ -7,7 +7,7 @@ use rand::Rng;
 use std::time::{Duration, Instant};
 
 /// How long a holder is believed after its last renewal.
-pub(super) const DURATION: Duration = Duration::from_secs(60);
+pub(super) const DURATION: Duration = Duration::from_mins(1);
 /// How long a leader tries to renew before it stops leading.
 pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(5);
 /// Between two renewals.
@@ -110,7 +110,7 @@ mod tests {
         let mut me = Candidate::new("me".to_owned());
         let Move::Create(record) = me.step(None, Instant::now(), "now") else { panic!() };
         assert_eq!((record.holder.as_str(), record.transitions, record.acquired.as_str()), ("me", 0, "now"));
-        assert_eq!(record.duration, Duration::from_secs(60));
+        assert_eq!(record.duration, DURATION);
     }
 
     #[test]

@@ -50,6 +50,7 @@ use std::process::ExitCode;
 const VERSION: &str = "v1.36.0+kcp-v0.33.0-stand-in";
 
 /// Runs the stand-in to its end. `args` is argv without `argv[0]`.
+#[expect(clippy::needless_pass_by_value, reason = "a process owns its argv")]
 pub fn main(args: Vec<String>) -> ExitCode {
     if let Some((backend::EXEC, rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return fail(&backend::exec(rest));

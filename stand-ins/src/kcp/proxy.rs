@@ -5,7 +5,7 @@ use super::auth::{self, Caller, Credential};
 use super::body::{self, Body, Broken};
 use super::health::Probe;
 use super::klog;
-use super::routes::{self, Decision, Forward};
+use super::routes::{self, Decision, Forward, Shape};
 use super::state::{Ending, State};
 use futures::StreamExt;
 use http_body_util::{BodyExt, BodyStream, Limited, StreamBody};
@@ -97,9 +97,9 @@ async fn review(state: &State, token: &str) -> Option<Caller> {
 async fn health(state: &State, probe: Probe, check: Option<&str>, verbose: bool) -> Answer {
     let vitals = state.vitals().await;
     if let Some(check) = check {
-        return probe.single(&vitals, check);
+        return probe.single(vitals, check);
     }
-    let (answer, failed) = probe.answer(&vitals, verbose);
+    let (answer, failed) = probe.answer(vitals, verbose);
     if !failed.is_empty() {
         klog::info("healthz.go:261", &format!("{} check failed: {}", failed.join(","), probe.name()));
         for check in failed {
@@ -151,15 +151,15 @@ fn shards(state: &State, name: &str) -> Answer {
 async fn forward(state: &State, user: &str, to: &Forward, request: Request<Body>) -> Response<Body> {
     let query = query(request.uri().query(), to.nothing);
     let mut request = request;
-    strip(request.headers_mut(), to.single);
+    strip(request.headers_mut(), to.shape == Shape::Object);
     let (head, body) = match state.upstream.send(user, &format!("{}{query}", to.path), request).await {
         Ok(answer) => answer.into_parts(),
         Err(error) => return Answer::internal(&error.to_string()).into_response(),
     };
     let body = body.map_err(|error| Broken(error.to_string()));
-    let mut response = if to.single && head.status.is_success() && is_json(&head) {
+    let mut response = if to.shape == Shape::Object && head.status.is_success() && is_json(&head) {
         annotated(head, body, &to.cluster).await
-    } else if to.watch {
+    } else if to.shape == Shape::Watch {
         // A watch that ends early ends cleanly: the client resumes from its last resource version elsewhere.
         let stream = BodyStream::new(body).take_until(state.reached(Ending::Terminating));
         Response::from_parts(head, StreamBody::new(stream).boxed_unsync())
@@ -167,7 +167,7 @@ async fn forward(state: &State, user: &str, to: &Forward, request: Request<Body>
         Response::from_parts(head, body.boxed_unsync())
     };
     answer::stamp(&mut response);
-    if to.resource {
+    if to.shape != Shape::Page {
         for name in ["x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"] {
             response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(""));
         }
@@ -189,7 +189,7 @@ fn query(query: Option<&str>, nothing: bool) -> String {
     format!("?{}", pairs.join("&"))
 }
 
-fn strip(headers: &mut HeaderMap, single: bool) {
+fn strip(headers: &mut HeaderMap, object: bool) {
     let foreign: Vec<HeaderName> = headers
         .keys()
         .filter(|name| {
@@ -197,7 +197,7 @@ fn strip(headers: &mut HeaderMap, single: bool) {
             NOT_FORWARDED.contains(name)
                 || ["impersonate-", "x-remote-", "keep-alive", "proxy-"].iter().any(|own| text.starts_with(own))
                 // An object that gets an annotation has to be readable here.
-                || single && *name == header::ACCEPT_ENCODING
+                || object && *name == header::ACCEPT_ENCODING
         })
         .cloned()
         .collect();

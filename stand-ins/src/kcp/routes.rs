@@ -37,13 +37,20 @@ pub(super) struct Forward {
     pub path: String,
     /// Annotated on single objects.
     pub cluster: String,
-    /// The answer is one object.
-    pub single: bool,
-    pub watch: bool,
+    pub shape: Shape,
     /// A logical cluster nobody wrote to: the right kind of list, but nothing in it.
     pub nothing: bool,
-    /// Whether this is about API objects, which adds the flow control headers.
-    pub resource: bool,
+}
+
+/// What kind of answer a forwarded request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Not about objects: discovery, version, metrics.
+    Page,
+    Object,
+    Watch,
+    /// A list, or the status of a deletion.
+    Other,
 }
 
 /// What a logical cluster's name stands for.
@@ -107,10 +114,8 @@ pub(super) fn decide(method: &Method, path: &str, query: &str, caller: &Caller) 
             _ => Decision::Forward(Forward {
                 path: rest.to_owned(),
                 cluster: name,
-                single: false,
-                watch: false,
+                shape: Shape::Page,
                 nothing: false,
-                resource: false,
             }),
         };
     };
@@ -135,10 +140,12 @@ pub(super) fn decide(method: &Method, path: &str, query: &str, caller: &Caller) 
     Decision::Forward(Forward {
         path: rest.to_owned(),
         cluster: name,
-        single: matches!(resource.verb, "get" | "create" | "update" | "patch"),
-        watch: resource.verb == "watch",
+        shape: match resource.verb {
+            "get" | "create" | "update" | "patch" => Shape::Object,
+            "watch" => Shape::Watch,
+            _ => Shape::Other,
+        },
         nothing: cluster == Some(Cluster::Blank),
-        resource: true,
     })
 }
 
@@ -166,9 +173,10 @@ impl Resource {
         let parts: Vec<&str> = parts.collect();
         let (namespace, object) = match parts.as_slice() {
             [] => return None,
-            ["namespaces", namespace] => (*namespace, parts.as_slice()),
-            ["namespaces", namespace, "status" | "finalize"] => (*namespace, parts.as_slice()),
-            ["namespaces", namespace, object @ ..] if !object.is_empty() => (*namespace, object),
+            ["namespaces", namespace] | ["namespaces", namespace, "status" | "finalize"] => {
+                (*namespace, parts.as_slice())
+            }
+            ["namespaces", namespace, object @ ..] => (*namespace, object),
             _ => ("", parts.as_slice()),
         };
         let at = |index: usize| object.get(index).copied().unwrap_or_default();
@@ -212,7 +220,7 @@ mod tests {
             Decision::Answer(answer) => answer.status.as_u16().to_string(),
             Decision::Shards { name } => format!("shards {name}"),
             Decision::Forward(Forward { nothing: true, .. }) => "empty".to_owned(),
-            Decision::Forward(Forward { watch: true, .. }) => "watch".to_owned(),
+            Decision::Forward(Forward { shape: Shape::Watch, .. }) => "watch".to_owned(),
             Decision::Forward(_) => "200".to_owned(),
         }
     }

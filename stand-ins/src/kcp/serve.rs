@@ -52,12 +52,13 @@ pub(super) async fn serve(listener: TcpListener, tls: ServerConfig, state: Arc<S
     let mut closing = std::pin::pin!(state.reached(Ending::Closing));
     loop {
         // Both arms are cancel-safe: no accepted connection is lost.
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(_) => { tokio::time::sleep(ACCEPT_PAUSE).await; continue }
-            },
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = &mut closing => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
         };
         let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
         tokio::spawn(async move { connection(stream, acceptor, state).await });
@@ -92,7 +93,8 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
         }
         proxy::handle(Arc::clone(&state), hyper::Request::from_parts(head, body))
     });
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().title_case_headers(true);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut closing = std::pin::pin!(state.reached(Ending::Closing));
     let mut leaving = false;

@@ -11,9 +11,11 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
@@ -26,8 +28,12 @@ const AGENT: HeaderValue = HeaderValue::from_static("kcp/v1.36.0 (stand-in)");
 /// Per watch: one whose client stalls may hold back this much, and the connection has room for a thousand of them.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 20;
+/// The socket of a starting backend accepts long before it speaks TLS.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// Largest answer the front reads for itself.
 const LARGEST: usize = 16 << 20;
+
+type Driver = http2::Connection<TokioIo<TlsStream<TcpStream>>, Body, TokioExecutor>;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UpstreamError {
@@ -128,18 +134,22 @@ impl Upstream {
         if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
-        let stream = TcpStream::connect(self.address).await.map_err(|e| failed(&e))?;
-        stream.set_nodelay(true).map_err(|e| failed(&e))?;
-        let name = ServerName::from(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let stream = self.tls.connect(name, stream).await.map_err(|e| failed(&e))?;
-        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| failed(&e))?;
+        let opened = tokio::time::timeout(CONNECT_DEADLINE, self.connect()).await;
+        let (sender, driver) = opened.map_err(|e| failed(&e))?.map_err(|e| failed(&e))?;
         // The driver ends with the connection; every request on it learns so by its own error.
         tokio::spawn(driver);
         Ok(connection.insert(sender).clone())
+    }
+
+    async fn connect(&self) -> Result<(SendRequest<Body>, Driver), Box<dyn std::error::Error + Send + Sync>> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::from(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let stream = self.tls.connect(name, stream).await?;
+        Ok(http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .handshake(TokioIo::new(stream))
+            .await?)
     }
 }

@@ -1,0 +1,47 @@
+//! Keeps every tenant's cloud controller manager supplied with a credential that has a third of its life left (M4).
+//!
+//! The daemon runs [`HostEstate::keep_credentials`] for its whole life. The running controller notices a new file by itself.
+
+use super::{HostEstate, Inner};
+use crate::ccm;
+use std::sync::PoisonError;
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// How often the credentials are looked at: a renewal due at two thirds of seven days may be an hour late.
+const LOOK: Duration = Duration::from_hours(1);
+
+impl HostEstate {
+    /// Never returns. A tenant whose credential cannot be renewed is logged each time and disturbs no other.
+    pub async fn keep_credentials(self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let outcome = self.off_thread(|inner| {
+                renew_all(inner, OffsetDateTime::now_utc());
+                Ok::<_, std::convert::Infallible>(())
+            });
+            if let Err(reason) = outcome.await {
+                tracing::error!(%reason, "credentials were not looked at");
+            }
+        }
+    }
+}
+
+/// Only tenants that have a credential: the first one is minted by the controller's own start. Blocking.
+fn renew_all(inner: &Inner, now: OffsetDateTime) {
+    let known = inner.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for (cluster, tenant) in known {
+        let data = inner.layout.cluster(&cluster);
+        if !ccm::credential_file(&data).exists() {
+            continue;
+        }
+        let server = format!("https://127.0.0.1:{}", tenant.port);
+        match ccm::renew(&data, &server, inner.accounts.owner, now) {
+            Ok(renewed) if renewed.minted => {
+                tracing::info!(%cluster, "the cloud controller manager's credential was renewed");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(%cluster, %error, "the credential was not renewed"),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The kcp stand-in as a process, on a real store: PostgreSQL, kine and kube-apiserver from `BERTH_TEST_COMPONENTS`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+#![allow(unreachable_pub, reason = "one crate, nobody outside")]
+
+mod client;
+mod handover;
+mod lines;
+mod misbehaviour;
+mod refusals;
+mod shutdown;
+mod slot;
+mod starting;
+mod store;

@@ -1,0 +1,315 @@
+//! The cloud controller manager against a real kube-apiserver, started the way its blueprint says.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+mod real_stack;
+
+use berth::ccm::{self, CloudControllerManager, Snapshot};
+use berth::components::Program;
+use berth_actors::host::{Blueprint, Context, GateError, Running, WaitNote};
+use berth_actors::identity::Identity;
+use berth_actors::spec::ProcessSpec;
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use real_stack::{ApiServer, DEADLINE, Home, Kine, Postgres, Process, line, user};
+use serde_json::json;
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+const LABEL: &str = "node.socialweb.computer/cluster";
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// Everything before the cloud controller manager in the chain.
+struct Tenant {
+    home: Home,
+    api: ApiServer,
+    _kine: Kine,
+    _postgres: Postgres,
+}
+
+impl Tenant {
+    async fn start() -> Self {
+        let home = Home::new();
+        let postgres = Postgres::start(&home).await;
+        let kine = Kine::start(&postgres).await;
+        let api = ApiServer::start(&home, &kine).await;
+        Self { home, api, _kine: kine, _postgres: postgres }
+    }
+
+    fn blueprint(&self) -> CloudControllerManager {
+        CloudControllerManager {
+            cluster: "demo".to_owned(),
+            data_dir: self.home.data(),
+            program: Program::real(self.program()),
+            user: user(),
+            output: self.home.path().join("ccm.log"),
+        }
+    }
+
+    /// A copy that `nobody` can reach, wherever the target directory is.
+    fn program(&self) -> PathBuf {
+        let path = self.home.path().join(ccm::PROGRAM);
+        if !path.exists() {
+            let built = env!("CARGO_BIN_EXE_socialweb-cloud-controller-manager");
+            fs::copy(built, &path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        path
+    }
+
+    async fn prepared(&self) -> ProcessSpec {
+        let mut context = Context::default();
+        let running = Self::running(self.home.path().join("apiserver.log"), 0, Some(&self.api));
+        context.upstream.insert("kube-apiserver".to_owned(), running);
+        self.blueprint().prepare(&context, &WaitNote::default()).await.unwrap()
+    }
+
+    fn running(log: PathBuf, log_offset: u64, api: Option<&ApiServer>) -> Running {
+        let identity = Identity { boot_id: "b".to_owned(), pid: 1, start_time: 1 };
+        Running { identity, address: api.map(|api| api.address), log, log_offset }
+    }
+
+    /// Prepared, started and through its gate.
+    async fn controller(&self) -> Process {
+        let spec = self.prepared().await;
+        let offset = fs::metadata(&spec.output).map_or(0, |meta| meta.len());
+        let process = Process::of_spec(&spec);
+        self.gate(offset).await.unwrap();
+        process
+    }
+
+    async fn gate(&self, offset: u64) -> Result<(), GateError> {
+        let running = Self::running(self.log(), offset, None);
+        let gate = timeout(DEADLINE, async { self.blueprint().ready(&running, &WaitNote::default()).await });
+        let Ok(result) = gate.await else {
+            panic!("the gate stayed closed:\n{}", fs::read_to_string(self.log()).unwrap())
+        };
+        result
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("ccm.log")
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        ccm::snapshot_file(&self.home.data())
+    }
+
+    fn know(&self, name: &str) {
+        Snapshot::add(&self.snapshot(), &name.parse().unwrap(), user()).unwrap();
+    }
+
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.api.admin())
+    }
+
+    /// A kubelet that registers itself.
+    async fn register(&self, name: &str, provider_id: Option<&str>) -> Node {
+        let taint =
+            |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+        let node = Node {
+            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+            spec: Some(NodeSpec {
+                provider_id: provider_id.map(str::to_owned),
+                taints: Some(vec![taint(UNINITIALIZED), taint("somebody.else/taint")]),
+                ..NodeSpec::default()
+            }),
+            status: None,
+        };
+        self.nodes().create(&PostParams::default(), &node).await.unwrap()
+    }
+
+    async fn in_line(&self, name: &str) -> Node {
+        let in_line = |node: Option<&Node>| node.is_some_and(|node| is_labelled(node) && !is_tainted(node));
+        let waited = timeout(DEADLINE, await_condition(self.nodes(), name, in_line)).await;
+        let Ok(node) = waited else {
+            panic!("{name} was not patched:\n{}", fs::read_to_string(self.log()).unwrap())
+        };
+        node.unwrap().unwrap()
+    }
+}
+
+fn is_labelled(node: &Node) -> bool {
+    node.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL)).map(String::as_str) == Some("demo")
+}
+
+fn is_tainted(node: &Node) -> bool {
+    taints(node).contains(&UNINITIALIZED)
+}
+
+fn taints(node: &Node) -> Vec<&str> {
+    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(|taint| taint.key.as_str()).collect()
+}
+
+fn provider_id(node: &Node) -> Option<&str> {
+    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref())
+}
+
+#[tokio::test]
+async fn the_nodes_of_the_snapshot_are_brought_in_line_and_no_others() {
+    let tenant = Tenant::start().await;
+    let _controller = tenant.controller().await;
+    assert_eq!(fs::read_to_string(tenant.snapshot()).unwrap(), "[]\n");
+
+    // A Node that is registered before the snapshot knows it is picked up when the snapshot changes.
+    tenant.register("n1", None).await;
+    line(&tenant.log(), 0, "not in the snapshot").await;
+    assert!(is_tainted(&tenant.nodes().get("n1").await.unwrap()));
+    tenant.know("n1");
+    let n1 = tenant.in_line("n1").await;
+    assert_eq!(provider_id(&n1), Some("socialweb://demo/n1"));
+    assert!(taints(&n1).contains(&"somebody.else/taint"), "{:?}", taints(&n1));
+
+    // One of another cloud keeps its providerID.
+    tenant.know("n2");
+    tenant.register("n2", Some("aws:///i-1")).await;
+    let n2 = tenant.in_line("n2").await;
+    assert_eq!(provider_id(&n2), Some("aws:///i-1"));
+    line(&tenant.log(), 0, "providerID of another cloud").await;
+
+    // A label that gets lost comes back.
+    let lost = json!({"metadata": {"labels": {LABEL: null}}});
+    tenant.nodes().patch("n1", &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();
+    let n1 = tenant.in_line("n1").await;
+
+    // Every change of the snapshot looks at every Node; one in line is not written again.
+    tenant.know("n3");
+    tenant.register("n3", None).await;
+    tenant.in_line("n3").await;
+    let again = tenant.nodes().get("n1").await.unwrap();
+    assert_eq!(again.metadata.resource_version, n1.metadata.resource_version);
+
+    // One that registers anew under its name is a new Node.
+    tenant.nodes().delete("n3", &kube::api::DeleteParams::default()).await.unwrap();
+    tenant.register("n3", None).await;
+    tenant.in_line("n3").await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_read_patches_nothing_until_it_is_repaired() {
+    let tenant = Tenant::start().await;
+    tenant.know("n1");
+    let _controller = tenant.controller().await;
+    berth::files::write_atomic(&tenant.snapshot(), b"[{\"name\":", user()).unwrap();
+    let created = tenant.register("n1", None).await;
+    line(&tenant.log(), 0, "cannot be read as a list of instances").await;
+    let now = tenant.nodes().get("n1").await.unwrap();
+    assert_eq!(now.metadata.resource_version, created.metadata.resource_version);
+    berth::files::write_atomic(&tenant.snapshot(), b"[{\"name\":\"n1\"}]", user()).unwrap();
+    tenant.in_line("n1").await;
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_within_a_second_with_the_api_server_gone() {
+    let tenant = Tenant::start().await;
+    let controller = tenant.controller().await;
+    tenant.api.kill();
+    line(&tenant.home.path().join("ccm.log"), 0, "the watch on Nodes was interrupted").await;
+    let asked = Instant::now();
+    controller.signal(rustix::process::Signal::TERM);
+    assert_eq!(controller.exit_code().await, Some(0));
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn rights_that_come_late_are_waited_for() {
+    let tenant = Tenant::start().await;
+    let spec = tenant.prepared().await;
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/socialweb:cloud-controller-manager";
+    let delete = http::Request::delete(role).body(Vec::new()).unwrap();
+    tenant.api.admin().request_text(delete).await.unwrap();
+    let controller = Process::of_spec(&spec);
+    line(&spec.output, 0, "(403)").await;
+    tenant.prepared().await;
+    tenant.gate(0).await.unwrap();
+    drop(controller);
+}
+
+#[tokio::test]
+async fn an_admins_credential_is_refused_before_anything_is_read() {
+    let tenant = Tenant::start().await;
+    let spec = tenant.prepared().await;
+    let minted = ccm::credential_file(&tenant.home.data());
+    let text = fs::read_to_string(&minted).unwrap();
+    // By its certificate, by its path, and, where the file gives nothing away, by whom the API server takes it for.
+    let cases = [
+        ("admin", minted.clone(), "no admin certificate"),
+        ("cloud-controller-manager", tenant.home.data().join("admin.kubeconfig"), "no admin file"),
+        ("stranger", minted.clone(), "the API server's review"),
+    ];
+    for (who, path, rule) in cases {
+        let kubeconfig =
+            if who == "cloud-controller-manager" { text.clone() } else { as_user(&tenant, &text, who) };
+        berth::files::write_atomic(&path, kubeconfig.as_bytes(), user()).unwrap();
+        let mut spec = spec.clone();
+        let variable = "SOCIALWEB_CLOUDCONTROLLERMANAGER_TENANT_KUBECONFIG";
+        spec.env.insert(variable.to_owned(), path.display().to_string());
+        let offset = fs::metadata(&spec.output).map_or(0, |meta| meta.len());
+        let controller = Process::of_spec(&spec);
+        let Err(GateError::Fatal(reason)) = tenant.gate(offset).await else { panic!("{who} was let in") };
+        assert!(reason.contains(rule) && reason.contains(path.to_str().unwrap()), "{reason}");
+        assert_eq!(controller.exit_code().await, Some(78));
+    }
+    let log = fs::read_to_string(&spec.output).unwrap();
+    assert!(!log.contains("PRIVATE KEY") && !log.contains("LS0tLS1CRUdJTi"), "{log}");
+}
+
+#[tokio::test]
+async fn a_renewed_credential_is_taken_up_without_a_restart() {
+    let tenant = Tenant::start().await;
+    let controller = tenant.controller().await;
+    let server = format!("https://{}", tenant.api.address);
+    let now = time::OffsetDateTime::now_utc();
+    let renew = |at| ccm::renew(&tenant.home.data(), &server, user(), at).unwrap().minted;
+    assert!(!renew(now));
+    // A clock five days ahead mints one that is not valid yet: the program keeps trying, and the next one heals it.
+    assert!(renew(now + time::Duration::days(5)));
+    line(&tenant.log(), 0, "the API server cannot say who we are yet").await;
+    assert!(renew(now));
+    tenant.know("n1");
+    tenant.register("n1", None).await;
+    tenant.in_line("n1").await;
+    controller.signal(rustix::process::Signal::TERM);
+    assert_eq!(controller.exit_code().await, Some(0));
+}
+
+#[tokio::test]
+async fn it_listens_on_nothing_and_shows_no_secret() {
+    let tenant = Tenant::start().await;
+    let controller = tenant.controller().await;
+    let proc = Path::new("/proc").join(controller.pid().to_string());
+    let command_line = fs::read(proc.join("cmdline")).unwrap();
+    assert_eq!(command_line.split(|byte| *byte == 0).count(), 2, "one argument and the end after its NUL");
+    let listening =
+        fs::read_to_string("/proc/net/tcp").unwrap() + &fs::read_to_string("/proc/net/tcp6").unwrap();
+    // State 0A is LISTEN; field 9 is the socket's inode.
+    let listeners: HashSet<String> = listening
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.get(3) == Some(&"0A"))
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect();
+    for fd in fs::read_dir(proc.join("fd")).unwrap() {
+        let target = fs::read_link(fd.unwrap().path()).unwrap_or_default();
+        assert!(!listeners.contains(target.to_string_lossy().as_ref()), "{} listens", target.display());
+    }
+}
+
+/// The minted kubeconfig with another certificate of the tenant's client CA in it.
+fn as_user(tenant: &Tenant, minted: &str, name: &str) -> String {
+    use base64::Engine;
+    let encode = |suffix: &str| {
+        let bytes = fs::read(tenant.home.data().join(format!("pki/{name}.{suffix}"))).unwrap();
+        base64::engine::general_purpose::STANDARD.encode(bytes)
+    };
+    let replace = |line: &str| match line.trim_start().split_once(':') {
+        Some(("client-certificate-data", _)) => format!("    client-certificate-data: {}", encode("crt")),
+        Some(("client-key-data", _)) => format!("    client-key-data: {}", encode("key")),
+        _ => line.to_owned(),
+    };
+    minted.lines().map(replace).collect::<Vec<_>>().join("\n") + "\n"
+}
