@@ -16,7 +16,6 @@ pub mod kine;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
 pub mod kubeconfig;
-pub mod log_follower;
 pub mod names;
 pub mod openbao;
 pub mod pki;
@@ -25,7 +24,6 @@ pub mod postgres;
 pub mod seat;
 pub mod stack;
 mod tool;
-mod watched_fd;
 
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};
