@@ -5,6 +5,7 @@
 mod dev;
 mod error;
 mod settings;
+mod systemd;
 mod up;
 
 pub use dev::dev;

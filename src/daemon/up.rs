@@ -1,6 +1,6 @@
 //! `berth up`: the daemon in the foreground, from a configuration file, until SIGTERM, Ctrl-C or `berth down`.
 
-use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime};
+use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime, systemd};
 use crate::assets;
 use crate::assets::progress;
 use crate::cli::{Place, Up};
@@ -21,11 +21,17 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
             started = Daemon::start(settings, &*progress) => started?,
             () = asked_to_stop() => return Err(DaemonError::Interrupted),
         };
+        systemd::ready();
         tokio::select! {
             () = asked_to_stop() => {}
             () = daemon.down() => {}
+            () = systemd::stay_alive() => {}
         }
-        daemon.stop().await
+        systemd::stopping();
+        tokio::select! {
+            stopped = daemon.stop() => stopped,
+            () = systemd::stay_alive() => Ok(()),
+        }
     })
 }
 

@@ -87,7 +87,7 @@ impl Gate {
                 },
                 Err(closed) => closed,
             };
-            note.say(closed.why);
+            note.say(&closed.why);
             let looks_hung = log.lease_complaint && closed.checks.as_ref().is_some_and(Checks::look_hung);
             if hung.observe(looks_hung, Instant::now()) {
                 return Err(GateError::Hopeless(format!(

@@ -1,0 +1,32 @@
+//! What the daemon tells systemd (A3): ready, stopping, and that it is alive. Without systemd every call is a no-op.
+
+use sd_notify::NotifyState;
+use std::io;
+
+/// The control API answers and the tree has its orders; clusters may still be starting.
+pub(super) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// Never returns. Pets the watchdog from the arbiter itself, so a blocked arbiter is what systemd notices.
+pub(super) async fn stay_alive() {
+    let Some(limit) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
+    let mut beat = tokio::time::interval(limit / 3);
+    loop {
+        beat.tick().await;
+        tell(&[NotifyState::Watchdog]);
+    }
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    match sd_notify::notify(state) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(%error, "systemd does not listen");
+        }
+        _ => {}
+    }
+}
