@@ -1,7 +1,8 @@
 //! Waits for a line that a component writes to its log: the gate of everything that says "ready" only there.
 //!
 //! The gates of kine and the cloud controller manager call [`wait_for`], which is woken by inotify and never gives up by
-//! itself: the caller holds the deadline. OpenBao's gate probes and reads [`NewLines`] in between. Both follow a rotation.
+//! itself: the caller holds the deadline. Those of OpenBao and kcp probe, and read [`NewLines`] in between. All of them follow
+//! a rotation.
 
 use crate::file_events::{FileEvents, WatchError};
 use crate::off_thread::off_thread;
@@ -62,11 +63,12 @@ impl NewLines {
 
     /// Every line that became whole since the last call, without waiting for more.
     pub async fn read(mut self) -> Result<(Self, Vec<String>), LogLineError> {
-        off_thread(move || match self.new_lines() {
-            Ok(lines) => Ok((self, lines)),
-            Err(source) => Err(LogLineError::Read { path: self.path, source }),
-        })
-        .await
+        off_thread(move || self.written().map(|lines| (self, lines))).await
+    }
+
+    /// The same for a caller that is off the arbiter already. Blocking.
+    pub fn written(&mut self) -> Result<Vec<String>, LogLineError> {
+        self.new_lines().map_err(|source| LogLineError::Read { path: self.path.clone(), source })
     }
 
     fn new_lines(&mut self) -> io::Result<Vec<String>> {

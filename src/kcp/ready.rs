@@ -72,7 +72,7 @@ impl Gate {
         };
         let shared = self.shared.clone();
         let is_first = off_thread(move || matches!(shared.load(), Ok(None))).await;
-        let mut log = StartLog::new(running.log.clone(), running.log_offset);
+        let mut log = StartLog::new(&running.log, running.log_offset);
         let mut hung = Hung { since: None, confirmed_after: self.pace.hang_confirmed_after };
         let mut probes = interval(self.pace.interval);
         probes.set_missed_tick_behavior(MissedTickBehavior::Delay);
