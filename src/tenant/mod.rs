@@ -23,7 +23,6 @@ pub mod ports;
 pub mod postgres;
 pub mod seat;
 pub mod stack;
-mod tool;
 
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};

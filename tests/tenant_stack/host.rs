@@ -1,6 +1,5 @@
 //! The smallest host that can run blueprints: one step after the other, real processes, nothing restarted.
 
-use berth::components::{Components, Program};
 use berth::layout::Layout;
 use berth::tenant::{Accounts, Tenant};
 use berth_actors::host::{Blueprint, Context, GateError, Guard, Listens, PrepareError, Running, WaitNote};
@@ -10,29 +9,13 @@ use rustix::process::{Pid, kill_process};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
 /// Root may not run postgres: everything runs as `nobody` then.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
-
-pub(crate) fn components() -> Components {
-    let dir = std::env::var_os("BERTH_TEST_COMPONENTS")
-        .map(PathBuf::from)
-        .expect("BERTH_TEST_COMPONENTS must name a directory with the real components");
-    let program = |name: &str| Program::real(dir.join(name));
-    Components {
-        postgres_bin: dir.join("postgres/bin"),
-        openbao: program("bao"),
-        kine: program("kine"),
-        kube_apiserver: program("kube-apiserver"),
-        kube_controller_manager: program("kube-controller-manager"),
-        kcp: program("kcp"),
-        ccm: program("ccm"),
-    }
-}
 
 /// A state directory for one tenant, removed at the end.
 pub(crate) struct Place {
@@ -59,7 +42,9 @@ impl Place {
             daemon: own,
         };
         let port = berth::tenant::ports::Ports::new(layout.state()).lease(name).unwrap();
-        let tenant = Tenant::new(&layout, name, "uid-1", components(), accounts, port).unwrap();
+        let tenant =
+            Tenant::new(&layout, name, "uid-1", berth::testing::components().clone(), accounts, port)
+                .unwrap();
         Self { tenant, _state: state }
     }
 

@@ -1,4 +1,13 @@
-//! A tenant's blueprints on the real components (BERTH_TEST_COMPONENTS), without the tree.
+//! A tenant's blueprints on the real components, without the tree.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed; it prints what each step took; its processes end with it"
+)]
 
 mod host;
 
