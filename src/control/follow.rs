@@ -101,6 +101,13 @@ impl Follower {
                 self.adopt(successor, 0).await?;
                 continue;
             }
+            if self.is_deleted().await? {
+                if let Some(chunk) = self.read().await? {
+                    return Ok(Some(chunk));
+                }
+                // An open file keeps its directory from ending, and nothing can be added to this one that matters.
+                self.open = None;
+            }
             if self.abandoned().await? {
                 return Ok(None);
             }
@@ -129,6 +136,11 @@ impl Follower {
         let metadata = file.metadata().await?;
         let same = self.open.as_ref().is_some_and(|log| log.inode == (metadata.dev(), metadata.ino()));
         Ok((!same).then_some(file))
+    }
+
+    async fn is_deleted(&self) -> io::Result<bool> {
+        let Some(log) = &self.open else { return Ok(false) };
+        Ok(log.file.metadata().await?.nlink() == 0)
     }
 
     async fn abandoned(&self) -> io::Result<bool> {
@@ -228,6 +240,33 @@ mod tests {
         log.append("one\n");
         let mut chunks = log.follow(5).await;
         expect(&mut chunks, "one\n").await;
+        drop(log);
+        let end = tokio::time::timeout(Duration::from_secs(10), chunks.next()).await.unwrap();
+        assert!(end.is_none(), "{end:?}");
+    }
+
+    /// A cluster is deleted file by file, and its directory is not gone before its last open file is.
+    #[tokio::test]
+    async fn a_log_deleted_before_its_directory_holds_up_no_end() {
+        let log = Log::new();
+        log.append("one\n");
+        let mut chunks = log.follow(5).await;
+        expect(&mut chunks, "one\n").await;
+        fs::remove_file(log.path()).unwrap();
+        let is_open = || {
+            let open = fs::read_dir("/proc/self/fd").unwrap();
+            let mut targets = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+            targets.any(|target| target.starts_with(log.dir.path()))
+        };
+        let let_go = async {
+            while is_open() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            chunk = chunks.next() => panic!("there is nothing to read: {chunk:?}"),
+            done = tokio::time::timeout(Duration::from_secs(10), let_go) => done.unwrap(),
+        }
         drop(log);
         let end = tokio::time::timeout(Duration::from_secs(10), chunks.next()).await.unwrap();
         assert!(end.is_none(), "{end:?}");
