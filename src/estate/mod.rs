@@ -12,12 +12,13 @@ use crate::components::Components;
 use crate::guard::{GuardConfig, IdentityGuard, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
+use crate::names;
 use crate::tenant::dsn::Database;
 use crate::tenant::kine::{self, Endpoint, Kine};
 use crate::tenant::ports::Ports;
 use crate::tenant::postgres::{self, Postgres};
 use crate::tenant::seat::Seat;
-use crate::tenant::{Accounts, Tenant, defaults, names, stack};
+use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
 use berth_actors::host::{Estate, TenantRecord};
 use berth_actors::identity::SlotName;
@@ -173,7 +174,7 @@ impl Estate for HostEstate {
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
-        names::check(name).map_err(|error| error.to_string())?;
+        names::cluster(name).map_err(|error| error.to_string())?;
         self.0.layout.sockets(name).map_err(|error| error.to_string())?;
         Ok(TenantRecord { name: name.to_owned(), uid: uuid::Uuid::new_v4().to_string(), run: true })
     }
