@@ -17,7 +17,6 @@ mod node_name;
 mod program;
 mod reconcile;
 mod renewal;
-mod sign;
 mod snapshot;
 
 pub use access::ACCOUNT;

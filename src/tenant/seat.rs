@@ -2,6 +2,7 @@
 
 use crate::components::Program;
 use crate::files::{self, FileError};
+use crate::off_thread::off_thread;
 use berth_actors::host::PrepareError;
 use berth_actors::spec::{ProcessSpec, User};
 use std::collections::BTreeMap;
@@ -62,12 +63,10 @@ impl Seat {
         T: Send + 'static,
         E: Failure + Send + 'static,
     {
-        match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) if error.is_final() => Err(self.fatal(error)),
-            Ok(Err(error)) => Err(self.retry(error)),
-            Err(join) => Err(self.retry(join)),
-        }
+        off_thread(work).await.map_err(|error| match error.is_final() {
+            true => self.fatal(error),
+            false => self.retry(error),
+        })
     }
 
     pub(super) fn retry(&self, error: impl std::fmt::Display) -> PrepareError {
