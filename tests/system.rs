@@ -77,9 +77,7 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
     let dev = home.dev(&[]);
     dev.ready().await;
     let kubeconfig = home.layout().kcp().join("admin.kubeconfig");
-    let maps = api::config_maps(api::client(&kubeconfig, Some("shard-base")).await, "default");
     let root_maps = |client| api::config_maps(client, "default");
-    drop(maps);
     let before = root_maps(api::client(&kubeconfig, Some("system:admin")).await);
     api::create_config_map(&before, "written-before", "yes").await;
 
@@ -102,12 +100,9 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
 #[tokio::test]
 async fn a_slot_that_cannot_start_is_rolled_back_and_the_old_one_never_stops_serving() {
     let home = Home::new();
-    // The stand-in dies soon after it is ready: slot b is up for the canary at best, slot a is restarted by its policy.
     let dev = home.dev(&[]);
     let status = dev.ready().await;
     let old = pids(&status.slots[0]);
-    let root = home.layout().kcp_chain("slot-b").join("root");
-    std::fs::create_dir_all(root.parent().unwrap()).unwrap();
     let shared = home.layout().kcp_shared().join("sa.key");
     let key = std::fs::read(&shared).unwrap();
     std::fs::write(&shared, "not a key").unwrap();
@@ -173,4 +168,47 @@ async fn a_second_run_finds_its_clusters_and_a_deleted_one_leaves_nothing() {
     let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
     assert_eq!(api::read_config_map(&maps, "kept").await, "yes");
     assert!(dev.stop().success());
+}
+
+#[tokio::test]
+async fn a_new_slot_that_hangs_in_its_start_is_recognised_killed_and_started_once_more() {
+    let home = Home::new();
+    let dev = home.dev(&[("KCP_STANDIN_SLOT_B_HANG", "once")]);
+    dev.ready().await;
+    let handover = home.client().handover().await.unwrap();
+    assert_eq!(handover.outcome, HandoverOutcome::Done, "{handover:#?}\n{}", dev.output());
+    let status = dev.ready().await;
+    let kcp = child(&status.slots[1], "kcp");
+    assert_eq!(kcp.restarts, 1, "{kcp:?}");
+    assert!(dev.stop().success());
+}
+
+#[tokio::test]
+async fn the_daemon_of_a_configuration_file_runs_until_berth_down() {
+    let home = Home::new();
+    let components = berth::testing::components();
+    let file = home.state().with_file_name("berth.toml");
+    let text = format!(
+        "[front]\nlisten = \"{}\"\n[components]\npostgres = {:?}\nopenbao = {:?}\nkine = {:?}\nkube_apiserver = {:?}\nkube_controller_manager = {:?}\n",
+        home.front,
+        components.postgres_bin,
+        components.openbao.path,
+        components.kine.path,
+        components.kube_apiserver.path,
+        components.kube_controller_manager.path,
+    );
+    std::fs::write(&file, text).unwrap();
+    let up = home.run(&["up", "--config", file.to_str().unwrap()], &[]);
+    up.until("kcp to be served", |status| status.front.target.is_some()).await;
+    home.ok(&["cluster", "create", "web"]);
+    home.ok(&["cluster", "stop", "web"]);
+    home.ok(&["down"]);
+    assert!(up.ended().success());
+    assert_eq!(host::processes_below(&home.state()), []);
+
+    let up = home.run(&["up", "--config", file.to_str().unwrap()], &[]);
+    let status = up.until("kcp to be served", |status| status.front.target.is_some()).await;
+    assert_eq!(tenant(&status, "web").state, ChainState::Down, "a stopped cluster stays stopped");
+    home.ok(&["down"]);
+    assert!(up.ended().success());
 }

@@ -19,7 +19,7 @@ use crate::control::{ControlServer, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
@@ -87,6 +87,7 @@ impl Daemon {
             layout: layout.clone(),
             program: components.kcp.clone(),
             kube_apiserver: components.kube_apiserver.path.clone(),
+            stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
             owner: accounts.owner,
@@ -95,8 +96,7 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::new(&hosted)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
-        let outside =
-            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag::default()), events };
+        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -176,7 +176,7 @@ async fn asked_to_stop() {
         }
         Err(error) => {
             tracing::error!(%error, "signals cannot be heard; stop with berth down");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -190,6 +190,7 @@ mod tests {
                 layout: Layout::new(self.state.path().to_owned(), None),
                 program: Program::real("/opt/kcp"),
                 kube_apiserver: "/opt/kube-apiserver".into(),
+                stand_in_knobs: std::collections::BTreeMap::new(),
                 front_port: 6443,
                 shutdown_delay: Duration::ZERO,
                 owner: None,

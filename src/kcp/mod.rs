@@ -22,6 +22,7 @@ mod readyz;
 mod session;
 pub mod shared;
 pub mod slot;
+pub mod stand_in;
 mod start_log;
 pub mod steps;
 mod watch;
@@ -39,6 +40,7 @@ pub use steps::slot_steps;
 use crate::components::Program;
 use crate::layout::Layout;
 use berth_actors::spec::User;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ pub struct KcpConfig {
     pub program: Program,
     /// The API server a stand-in for kcp serves through; the real kcp never learns of it.
     pub kube_apiserver: PathBuf,
+    /// How a stand-in is told to misbehave: see [`stand_in`].
+    pub stand_in_knobs: BTreeMap<String, String>,
     /// Port of the front on 127.0.0.1: what consumers, and the Shard object, know as kcp.
     pub front_port: u16,
     /// See [`defaults::SHUTDOWN_DELAY`].

@@ -5,7 +5,7 @@ use crate::kcp::material::KUBECONFIG;
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::ready::{Gate, Pace};
 use crate::kcp::shared::{Shared, SharedError};
-use crate::kcp::{KcpConfig, defaults};
+use crate::kcp::{KcpConfig, defaults, stand_in};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
@@ -20,9 +20,6 @@ use std::time::Duration;
 
 /// What is written to the audit log of both slots.
 const AUDIT_POLICY: &str = include_str!("audit-policy.yaml");
-
-/// Names the program a stand-in for kcp serves the Kubernetes API with.
-const STAND_IN_API_SERVER: &str = "KCP_STANDIN_KUBE_APISERVER";
 
 /// The blueprint of `slot-a/kcp` or `slot-b/kcp`.
 #[derive(Debug, Clone)]
@@ -69,7 +66,8 @@ impl Kcp {
         // A home of its own: client libraries look for a kubeconfig and a cache there, and must not find the daemon's.
         let mut env = BTreeMap::from([("HOME".to_owned(), self.paths.dir.display().to_string())]);
         if self.config.program.stand_in.is_some() {
-            env.insert(STAND_IN_API_SERVER.into(), self.config.kube_apiserver.display().to_string());
+            let KcpConfig { stand_in_knobs, kube_apiserver, .. } = &self.config;
+            env.extend(stand_in::env(self.slot, stand_in_knobs, kube_apiserver));
         }
         env
     }
@@ -172,6 +170,7 @@ mod tests {
 
     fn config(state: &Path) -> KcpConfig {
         KcpConfig {
+            stand_in_knobs: BTreeMap::new(),
             layout: Layout::new(state.to_owned(), None),
             program: Program::real("/opt/kcp"),
             kube_apiserver: "/opt/kube-apiserver".into(),
@@ -265,7 +264,10 @@ mod tests {
         let mut config = config(state.path());
         config.program.stand_in = Some("no kcp was given".into());
         let spec = Kcp::new(config, SlotName::A).prepare(&context(1), &WaitNote::default()).await.unwrap();
-        assert_eq!(spec.env.get(STAND_IN_API_SERVER).map(String::as_str), Some("/opt/kube-apiserver"));
+        assert_eq!(
+            spec.env.get("KCP_STANDIN_KUBE_APISERVER").map(String::as_str),
+            Some("/opt/kube-apiserver")
+        );
     }
 
     #[tokio::test]

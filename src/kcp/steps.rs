@@ -53,6 +53,7 @@ mod tests {
             layout: Layout::new("/s".into(), None),
             program,
             kube_apiserver: "/opt/kube-apiserver".into(),
+            stand_in_knobs: std::collections::BTreeMap::new(),
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
             owner: None,

@@ -133,10 +133,10 @@ mod tests {
 
         drop(taken);
         assert_eq!(ports(&path).lease("a").unwrap(), port);
-        let _served = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let served = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert_eq!(ports(&path).lease("a").unwrap(), port);
         assert!(matches!(ports(&path).lease("b"), Err(PortError::Exhausted { leased: 1, .. })));
-        drop(_served);
+        drop(served);
         ports(&path).release("a").unwrap();
         ports(&path).release("a").unwrap();
         assert_eq!(ports(&path).lease("b").unwrap(), port);

@@ -63,10 +63,8 @@ impl Seat {
         T: Send + 'static,
         E: Failure + Send + 'static,
     {
-        off_thread(work).await.map_err(|error| match error.is_final() {
-            true => self.fatal(error),
-            false => self.retry(error),
-        })
+        let failed = |error: E| if error.is_final() { self.fatal(error) } else { self.retry(error) };
+        off_thread(work).await.map_err(failed)
     }
 
     pub(super) fn retry(&self, error: impl std::fmt::Display) -> PrepareError {

@@ -97,10 +97,7 @@ impl Home {
     pub fn dev(&self, environment: &[(&str, &str)]) -> Dev<'_> {
         let components = berth::testing::components();
         let path = |path: &Path| path.to_str().unwrap().to_owned();
-        let log = self.dir.path().join("dev.log");
-        let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let front = self.front.to_string();
-        let mut command = self.command(&["dev", "--front", &front]);
+        let mut arguments = vec!["dev".to_owned(), "--front".to_owned(), self.front.to_string()];
         for (flag, value) in [
             ("--postgres", path(&components.postgres_bin)),
             ("--openbao", path(&components.openbao.path)),
@@ -108,9 +105,17 @@ impl Home {
             ("--kube-apiserver", path(&components.kube_apiserver.path)),
             ("--kube-controller-manager", path(&components.kube_controller_manager.path)),
         ] {
-            command.args([flag, &value]);
+            arguments.extend([flag.to_owned(), value]);
         }
-        let child = command
+        self.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), environment)
+    }
+
+    /// Starts a daemon.
+    pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Dev<'_> {
+        let log = self.dir.path().join("daemon.log");
+        let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let child = self
+            .command(arguments)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
@@ -121,7 +126,7 @@ impl Home {
     }
 }
 
-/// A running `berth dev`.
+/// A running daemon.
 pub struct Dev<'a> {
     home: &'a Home,
     child: Option<Child>,
@@ -178,6 +183,11 @@ impl Dev<'_> {
         let mut child = self.child.take().unwrap();
         host::signal(child.id(), rustix::process::Signal::INT);
         child.wait().unwrap()
+    }
+
+    /// Waits until it has ended by itself; returns how.
+    pub fn ended(mut self) -> ExitStatus {
+        self.child.take().unwrap().wait().unwrap()
     }
 
     /// Takes the daemon away without a word.

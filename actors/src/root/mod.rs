@@ -84,7 +84,8 @@ impl Owned {
     }
 
     fn go_down(&mut self, hurry: Option<Duration>) {
-        if self.up || self.state != ChainState::Down {
+        // Once: each order is answered with news, and news leads here again.
+        if self.up {
             self.up = false;
             self.addr.do_send(Goal::Down { hurry });
         }

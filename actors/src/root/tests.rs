@@ -63,6 +63,20 @@ async fn down_stops_tenants_then_the_slot_then_the_store_each_in_reverse() {
     );
 }
 
+/// Every order is answered with news and every piece of news settles the tree: one order repeated would breed without end.
+#[actix::test]
+async fn down_gives_each_of_many_tenants_one_order() {
+    let names = ["a1", "a2", "a3", "a4"];
+    let world = names.into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
+    for name in names {
+        world.host.deafen(&format!("{name}/apiserver"));
+    }
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    root.send(Command::Down).await.unwrap().unwrap();
+    assert_eq!(world.host.diary.of("signal").iter().filter(|line| line.starts_with("a1/")).count(), 3);
+}
+
 #[actix::test]
 async fn a_handover_ends_on_the_other_slot_with_the_old_one_down_and_the_journal_closed() {
     let world = FakeWorld::default();
