@@ -146,13 +146,7 @@ mod tests {
     use super::*;
 
     fn kine(endpoint: Endpoint) -> Kine {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         Kine {
             store: seat.sockets.clone(),
             seat,

@@ -130,13 +130,7 @@ mod tests {
 
     #[test]
     fn its_command_line_names_a_file_and_no_secret() {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         let bao = OpenBao {
             pki: Pki { cluster: "demo".into(), dir: "/s/demo/pki".into(), owner: None },
             store: seat.sockets.clone(),

@@ -76,6 +76,20 @@ impl Seat {
     }
 }
 
+#[cfg(test)]
+impl Seat {
+    /// The place of a tenant that is never started.
+    pub(super) fn of_demo() -> Self {
+        Self {
+            chain: "demo".into(),
+            data: "/s/demo".into(),
+            logs: "/s/demo/log".into(),
+            sockets: "/r/demo".into(),
+            owner: None,
+        }
+    }
+}
+
 /// A failure of file work, and whether another try is pointless. Disks fill up and are emptied, so most are not final.
 pub(super) trait Failure: std::fmt::Display {
     fn is_final(&self) -> bool {

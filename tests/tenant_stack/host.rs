@@ -1,6 +1,7 @@
 //! The smallest host that can run blueprints: one step after the other, real processes, nothing restarted.
 
 use berth::layout::Layout;
+use berth::tenant::ports::Ports;
 use berth::tenant::{Accounts, Tenant};
 use berth_actors::host::{Blueprint, Context, GateError, Guard, Listens, PrepareError, Running, WaitNote};
 use berth_actors::identity::Identity;
@@ -41,7 +42,10 @@ impl Place {
             component: if root { account_name(NOBODY.uid) } else { own.clone() },
             daemon: own,
         };
-        let port = berth::tenant::ports::Ports::new(layout.state()).lease(name).unwrap();
+        // Away from the default range: whatever else runs on this host leases from there.
+        let first = 17_500 + u16::try_from(std::process::id() % 120).unwrap() * 100;
+        let ports = Ports::with_range(layout.state().join("ports.json"), first..=first + 99);
+        let port = ports.lease(name).unwrap();
         let tenant =
             Tenant::new(&layout, name, "uid-1", berth::testing::components().clone(), accounts, port)
                 .unwrap();
