@@ -1,13 +1,15 @@
 //! Tells when one file of a directory may have changed, from the kernel (inotify), without a timer.
 //!
-//! The log gate and the cloud controller manager wait on it. It never reads the file: the caller looks again and decides.
+//! Log gates, log streams and the cloud controller manager wait on it. It never reads the file: the caller looks again and
+//! decides.
 
+use crate::process;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +30,12 @@ pub struct WatchError {
     source: io::Error,
 }
 
+impl From<WatchError> for io::Error {
+    fn from(error: WatchError) -> Self {
+        Self::new(error.source.kind(), error)
+    }
+}
+
 /// Watches the parent directory, so a file that is created, replaced by a rename or rotated is seen as well.
 #[derive(Debug)]
 pub struct FileEvents {
@@ -35,6 +43,8 @@ pub struct FileEvents {
     inotify: Option<AsyncFd<OwnedFd>>,
     directory: PathBuf,
     name: OsString,
+    /// Watch of the file that is open, by [`Self::follow`].
+    followed: Option<i32>,
 }
 
 impl FileEvents {
@@ -51,22 +61,34 @@ impl FileEvents {
             | WatchFlags::MOVED_TO
             | WatchFlags::MOVED_FROM
             | WatchFlags::DELETE
+            | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).and_then(|fd| {
             inotify::add_watch(&fd, &directory, interest)?;
             Ok(fd)
         });
         let inotify = match watch {
-            // The sound constructor is unsafe for the sake of descriptors that can be swapped; an OwnedFd cannot.
-            #[allow(deprecated)]
-            Ok(fd) => Some(AsyncFd::new(fd).map_err(failed)?),
+            Ok(fd) => Some(process::watch(fd).map_err(failed)?),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOSPC) => {
                 tracing::warn!(path = %path.display(), "no inotify instance is left (fs.inotify.max_user_instances), looking every second");
                 None
             }
             Err(error) => return Err(failed(error.into())),
         };
-        Ok(Self { inotify, directory, name })
+        Ok(Self { inotify, directory, name, followed: None })
+    }
+
+    /// Also tells of writes to this open file, whatever its name is by now, until the next call names another.
+    pub fn follow(&mut self, file: impl AsFd) -> Result<(), WatchError> {
+        let Some(inotify) = &self.inotify else { return Ok(()) };
+        let open = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        let watch = inotify::add_watch(inotify.get_ref(), open, WatchFlags::MODIFY)
+            .map_err(|error| WatchError { path: self.directory.join(&self.name), source: error.into() })?;
+        if let Some(old) = self.followed.replace(watch).filter(|old| *old != watch) {
+            // Gone already when the old file was deleted.
+            let _ = inotify::remove_watch(inotify.get_ref(), old);
+        }
+        Ok(())
     }
 
     /// Resolves once something may have happened to the file since the last call. Cancel-safe: a dropped call loses no event that
@@ -85,7 +107,8 @@ impl FileEvents {
             loop {
                 match events.next() {
                     Ok(event) => {
-                        // A name is missing when the queue overflowed or the directory went away: look again then.
+                        // A name is missing when the followed file was written to, the queue overflowed or the directory
+                        // went away: look again then.
                         touched |=
                             event.file_name().is_none_or(|name| name.to_bytes() == self.name.as_bytes());
                     }
@@ -127,7 +150,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_an_inotify_instance_it_says_look_again_each_second() {
-        let mut events = FileEvents { inotify: None, directory: "/d".into(), name: "n".into() };
+        let mut events =
+            FileEvents { inotify: None, directory: "/d".into(), name: "n".into(), followed: None };
         let start = tokio::time::Instant::now();
         events.changed().await.unwrap();
         assert_eq!(start.elapsed(), WITHOUT_INOTIFY);

@@ -17,6 +17,8 @@ pub mod https;
 pub mod kcp;
 pub mod layout;
 pub mod log_line;
+pub mod names;
+mod off_thread;
 pub mod preflight;
 pub mod process;
 pub mod tenant;

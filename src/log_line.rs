@@ -1,9 +1,11 @@
 //! Waits for a line that a component writes to its log: the gate of everything that says "ready" only there.
 //!
-//! Called by the gates of kine and the cloud controller manager. It is woken by inotify, follows a rotation, and never
-//! gives up by itself: the caller holds the deadline.
+//! The gates of kine and the cloud controller manager call [`wait_for`], which is woken by inotify and never gives up by
+//! itself: the caller holds the deadline. Those of OpenBao and kcp probe, and read [`NewLines`] in between. All of them follow
+//! a rotation.
 
 use crate::file_events::{FileEvents, WatchError};
+use crate::off_thread::off_thread;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -23,8 +25,6 @@ pub enum LogLineError {
         #[source]
         source: io::Error,
     },
-    #[error("read the log {path}: the reading task was cancelled")]
-    Cancelled { path: PathBuf },
 }
 
 /// The first whole line, after `offset` bytes of the file at `path`, that `wanted` accepts. A file that does not exist yet
@@ -35,16 +35,10 @@ pub async fn wait_for(
     mut wanted: impl FnMut(&str) -> bool + Send,
 ) -> Result<String, LogLineError> {
     let mut events = FileEvents::of(path)?;
-    let mut follower = Follower { path: path.to_owned(), offset, file: None, partial: Vec::new() };
+    let mut log = NewLines::after(path, offset);
     loop {
-        let (returned, lines) = tokio::task::spawn_blocking(move || {
-            let lines = follower.new_lines();
-            (follower, lines)
-        })
-        .await
-        .map_err(|_| LogLineError::Cancelled { path: path.to_owned() })?;
-        follower = returned;
-        let lines = lines.map_err(|source| LogLineError::Read { path: path.to_owned(), source })?;
+        let (rest, lines) = log.read().await?;
+        log = rest;
         if let Some(line) = lines.into_iter().find(|line| wanted(line)) {
             return Ok(line);
         }
@@ -53,14 +47,30 @@ pub async fn wait_for(
 }
 
 /// Reads what was appended, through a rename or a truncation of the log.
-struct Follower {
+#[derive(Debug)]
+pub struct NewLines {
     path: PathBuf,
     offset: u64,
     file: Option<File>,
     partial: Vec<u8>,
 }
 
-impl Follower {
+impl NewLines {
+    /// The lines after `offset` bytes of the file at `path`, which need not exist yet.
+    pub fn after(path: &Path, offset: u64) -> Self {
+        Self { path: path.to_owned(), offset, file: None, partial: Vec::new() }
+    }
+
+    /// Every line that became whole since the last call, without waiting for more.
+    pub async fn read(mut self) -> Result<(Self, Vec<String>), LogLineError> {
+        off_thread(move || self.written().map(|lines| (self, lines))).await
+    }
+
+    /// The same for a caller that is off the arbiter already. Blocking.
+    pub fn written(&mut self) -> Result<Vec<String>, LogLineError> {
+        self.new_lines().map_err(|source| LogLineError::Read { path: self.path.clone(), source })
+    }
+
     fn new_lines(&mut self) -> io::Result<Vec<String>> {
         let mut lines = Vec::new();
         if self.file.is_none() {

@@ -1,5 +1,7 @@
 //! Bad input: a clear error that names the thing and the way out, and nothing lost.
 
+#![allow(clippy::disallowed_methods, reason = "the files a test writes need not outlive a crash")]
+
 mod common;
 
 use common::Home;

@@ -1,5 +1,11 @@
 //! The whole system, end to end, on the real components: bring-up, handover, tenants, second run, stop.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed; the files it writes need not outlive a crash"
+)]
+
 mod common;
 
 use berth_actors::identity::SlotName;

@@ -14,6 +14,7 @@ use super::tool::ToolError;
 use super::wheel::{self, Wheel, WheelError};
 use crate::components::{Components, Program};
 use crate::layout::Layout;
+use crate::off_thread::off_thread;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,8 +34,6 @@ pub enum ProvisionError {
     Catalogue(#[from] CatalogueError),
     #[error("{component} is not provisioned by berth: give {flag} PATH")]
     OperatorOnly { component: String, flag: String },
-    #[error("provisioning was interrupted: {0}")]
-    Interrupted(String),
 }
 
 /// Every component, ready to run. Dropping the future kills what it started; nothing half-made is left to be run.
@@ -45,7 +44,7 @@ pub async fn provision(
 ) -> Result<Components, ProvisionError> {
     let store = open(&layout.assets(), progress).await?;
     let served = served(&store, overrides, progress).await?;
-    let berth = blocking(move || itself::keep(&store, Path::new(itself::RUNNING))).await??;
+    let berth = off_thread(move || itself::keep(&store, Path::new(itself::RUNNING))).await?;
     let named = |arg0: &str| Program { path: berth.clone(), arg0: Some(arg0.to_owned()), stand_in: None };
     let kcp = overrides
         .program("kcp")?
@@ -77,7 +76,7 @@ pub(crate) struct Served {
 /// Opens the store at `root`, and tells what in it cannot be trusted.
 pub(crate) async fn open(root: &Path, progress: &dyn Progress) -> Result<Arc<Store>, ProvisionError> {
     let root = root.to_owned();
-    let store = blocking(move || Store::open(&root)).await??;
+    let store = off_thread(move || Store::open(&root)).await?;
     for reason in store.refused() {
         progress.warned(&format!("{MADE_AGAIN}: {reason}"));
     }
@@ -171,7 +170,7 @@ impl Provisioning<'_> {
         };
         let (members, store) = (wheel.members.clone(), Arc::clone(self.store));
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-        let unpacking = blocking(move || -> Result<PathBuf, ProvisionError> {
+        let unpacking = off_thread(move || -> Result<PathBuf, ProvisionError> {
             // Nobody listens once the caller has given up; the rest is harmless.
             let say = |advance| drop(tell.send(advance));
             say(Advance::Note("checking its sha256".into()));
@@ -186,7 +185,7 @@ impl Provisioning<'_> {
             }
         };
         let (installed, ()) = tokio::join!(unpacking, telling);
-        Ok((installed??, Origin::Fetched))
+        Ok((installed?, Origin::Fetched))
     }
 
     async fn go_program(&self, go: &GoProgram<'_>) -> Result<(PathBuf, Origin), ProvisionError> {
@@ -201,13 +200,13 @@ impl Provisioning<'_> {
         let recipe =
             Recipe { component: go.component.to_owned(), version: go.version.to_owned(), key, made_by };
         let store = Arc::clone(self.store);
-        let dir = blocking(move || store.install(&staged, recipe, None)).await??;
+        let dir = off_thread(move || store.install(&staged, recipe, None)).await?;
         Ok((dir, Origin::Built))
     }
 
     async fn stored(&self, key: &str) -> Result<Option<PathBuf>, ProvisionError> {
         let (store, key) = (Arc::clone(self.store), key.to_owned());
-        match blocking(move || store.find(&key)).await? {
+        match off_thread(move || store.find(&key)).await {
             Ok(dir) => Ok(Some(dir)),
             Err(None) => Ok(None),
             Err(Some(reason)) => {
@@ -219,10 +218,6 @@ impl Provisioning<'_> {
 
     async fn stage(&self) -> Result<Staged, ProvisionError> {
         let store = Arc::clone(self.store);
-        Ok(blocking(move || store.stage()).await??)
+        Ok(off_thread(move || store.stage()).await?)
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ProvisionError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ProvisionError::Interrupted(error.to_string()))
 }

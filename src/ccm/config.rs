@@ -1,5 +1,6 @@
 //! What the program is told, by environment only: there is nothing secret in it and nothing on argv.
 
+use crate::names;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,8 +18,6 @@ const DEFAULT_MAX_NODES: usize = 5_000;
 const DEFAULT_PODS_PER_NODE: u32 = 110;
 /// Watches deliver every change at once; this only heals what a lost event would leave. Other cloud controllers use the same.
 const DEFAULT_RESYNC: Duration = Duration::from_mins(5);
-/// The label value and the providerID are made of it.
-const LONGEST_CLUSTER: usize = 63;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Config {
@@ -51,7 +50,8 @@ impl Config {
         let text = |value: OsString| value.to_string_lossy().into_owned();
 
         let cluster = text(required(CLUSTER)?);
-        if !is_cluster_name(&cluster) {
+        // The label value and the providerID are made of it.
+        if !names::is_label(&cluster) {
             return Err(invalid(CLUSTER, &cluster, "an RFC 1123 label is needed"));
         }
         let max_nodes = positive(MAX_NODES, set(MAX_NODES).map(text))?;
@@ -94,10 +94,6 @@ fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_secs(number.checked_mul(seconds)?))
-}
-
-fn is_cluster_name(text: &str) -> bool {
-    text.len() <= LONGEST_CLUSTER && !text.contains('.') && text.parse::<super::NodeName>().is_ok()
 }
 
 #[cfg(test)]

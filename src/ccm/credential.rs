@@ -5,8 +5,8 @@
 
 use super::access::ACCOUNT;
 use super::renewal::Validity;
-use super::sign::sign_client;
 use crate::files::{FileError, read_optional, write_atomic};
+use crate::tenant::pki::{PkiError, sign_client};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_actors::spec::User;
@@ -30,8 +30,10 @@ pub enum CredentialError {
     File(#[from] FileError),
     #[error("{path} does not exist")]
     Missing { path: PathBuf },
-    #[error("sign a client certificate with {path}: {reason}")]
-    Sign { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Sign(#[from] PkiError),
+    #[error("{path} is not the key of client-ca.crt: restore both from one backup")]
+    NotAPair { path: PathBuf },
 }
 
 /// What [`renew`] found or made.
@@ -59,14 +61,11 @@ pub fn renew(
     {
         return Ok(Renewed { minted: false, validity });
     }
-    let ca_key = data_dir.join("pki/client-ca.key");
-    let refused = |reason: String| CredentialError::Sign { path: ca_key.clone(), reason };
-    let key = read_pki(data_dir, "client-ca.key")?;
-    let (certificate, key) = sign_client(&text(&client_ca), &text(&key), ACCOUNT, now, LIFETIME)
-        .map_err(|e| refused(e.to_string()))?;
+    let pki = data_dir.join("pki");
+    let (certificate, key) = sign_client(&pki, ACCOUNT, now, LIFETIME)?;
     let kubeconfig = kubeconfig(server, &server_ca, &certificate, &key);
     let validity = usable(kubeconfig.as_bytes(), server, &server_ca, &client_ca, now)
-        .ok_or_else(|| refused("client-ca.crt and client-ca.key do not belong together".to_owned()))?;
+        .ok_or_else(|| CredentialError::NotAPair { path: pki.join("client-ca.key") })?;
     write_atomic(&path, kubeconfig.as_bytes(), owner)?;
     Ok(Renewed { minted: true, validity })
 }
@@ -74,10 +73,6 @@ pub fn renew(
 fn read_pki(data_dir: &Path, name: &str) -> Result<Vec<u8>, CredentialError> {
     let path = data_dir.join("pki").join(name);
     read_optional(&path)?.ok_or(CredentialError::Missing { path })
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn kubeconfig(server: &str, server_ca: &[u8], certificate: &str, key: &str) -> String {

@@ -17,13 +17,12 @@ mod node_name;
 mod program;
 mod reconcile;
 mod renewal;
-mod sign;
 mod snapshot;
 
 pub use access::ACCOUNT;
 pub use blueprint::{CloudControllerManager, credential_file, snapshot_file};
 pub use credential::{CredentialError, Renewed, renew};
-pub use node_name::{InvalidNodeName, NodeName};
+pub use node_name::NodeName;
 pub use program::{PROGRAM, main};
 pub use renewal::Validity;
 pub use snapshot::{Instance, Snapshot, SnapshotError};

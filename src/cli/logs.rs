@@ -3,7 +3,8 @@
 use super::exit::{CliError, Exit};
 use super::terminal::{self, Style, Tone};
 use crate::control::api::{DEFAULT_LOG_LINES, LogQuery};
-use crate::control::{Client, ClientError, names};
+use crate::control::{Client, ClientError};
+use crate::names;
 use axum::body::Bytes;
 use berth_actors::message::Refusal;
 use clap::Args;

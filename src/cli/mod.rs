@@ -29,7 +29,7 @@ mod tests;
 pub use place::Place;
 
 use crate::assets::Overrides;
-use crate::control::names;
+use crate::names;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exit::{CliError, Exit};
 use std::net::SocketAddr;

@@ -2,7 +2,8 @@
 
 use super::exit::{CliError, Exit};
 use super::terminal;
-use crate::control::{Client, names};
+use crate::control::Client;
+use crate::names;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,8 @@
-//! Every default of the configuration, in one place, with the reason an operator is shown beside it.
+//! Every default of the configuration, in one place, with the reason an operator is shown beside it. A figure that the part it
+//! configures knows by itself comes from there.
 
 use super::values::{PortRange, Span};
+use crate::{kcp, tenant};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,11 +63,13 @@ pub const DRAIN_LIMIT: (Span, &str) =
     (Span(Duration::from_secs(4)), "twice what busy HTTP/2 clients need to leave by themselves");
 
 pub const PORTS: (PortRange, &str) =
-    (PortRange::new(16443, 17442), "a thousand ports below the kernel's ephemeral range");
+    (PortRange::of(&tenant::defaults::PORTS), "a thousand ports below the kernel's ephemeral range");
 
 pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serves");
 
-pub const SHUTDOWN_DELAY: (Span, &str) =
-    (Span(Duration::ZERO), "a terminating kcp serves nobody; the front drains before it is told to stop");
+pub const SHUTDOWN_DELAY: (Span, &str) = (
+    Span(kcp::defaults::SHUTDOWN_DELAY),
+    "a terminating kcp serves nobody; the front drains before it is told to stop",
+);
 
 pub(super) const COMPONENT: &str = "the asset store's";

@@ -51,8 +51,8 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    pub(super) const fn new(first: u16, last: u16) -> Self {
-        Self { first, last }
+    pub(super) const fn of(ports: &RangeInclusive<u16>) -> Self {
+        Self { first: *ports.start(), last: *ports.end() }
     }
 
     pub fn ports(self) -> RangeInclusive<u16> {

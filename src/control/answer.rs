@@ -1,6 +1,6 @@
 //! Requests taken strictly, and refusals as HTTP: every answer that is not 200 carries a [`Refusal`] as JSON.
 
-use super::names::BadName;
+use crate::names::BadName;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -100,7 +100,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for StrictQuery<T>
     }
 }
 
-/// The decoded segments of a route's path; each is checked by a function of [`super::names`] when it is taken.
+/// The decoded segments of a route's path; each is checked by a function of [`crate::names`] when it is taken.
 pub(super) struct Segments(HashMap<String, String>);
 
 impl Segments {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use berth_actors::message::Refusal;
 use std::path::PathBuf;
 
-/// Files of clusters and chains. Names were checked by [`super::names`] before any method sees them; blocking work is
+/// Files of clusters and chains. Names were checked by [`crate::names`] before any method sees them; blocking work is
 /// the implementation's to move off the arbiter. Whether a cluster exists is its answer to give (`NotFound`).
 #[async_trait]
 pub trait ClusterFiles: Send + Sync + 'static {

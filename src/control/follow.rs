@@ -1,19 +1,18 @@
 //! A log as a stream: its last lines, then what is written, for as long as the reader stays.
 //!
-//! inotify only wakes the follower; what happened is read from the files themselves, so a lost or merged notification
+//! The kernel only wakes the follower; what happened is read from the files themselves, so a lost or merged notification
 //! loses no line. It survives both ways to rotate: the file replaced by a new one (another inode under the same name: the
 //! old one is read to its end first), and the file cut short in place (shorter than what was read).
 
 use super::tail::begin_of_last;
+use crate::file_events::FileEvents;
+use crate::off_thread::off_thread;
 use axum::body::Bytes;
 use futures::stream::{Stream, TryStreamExt, try_unfold};
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::io::{self, SeekFrom};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio::fs::File;
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio_util::io::ReaderStream;
 
@@ -45,12 +44,11 @@ pub(super) async fn follow(
 
 async fn open_at_tail(path: &Path, lines: usize) -> io::Result<(File, u64)> {
     let mut file = File::open(path).await?.into_std().await;
-    let (file, begin) = tokio::task::spawn_blocking(move || {
+    let (file, begin) = off_thread(move || {
         let begin = begin_of_last(&mut file, lines)?;
         Ok::<_, io::Error>((file, begin))
     })
-    .await
-    .map_err(io::Error::other)??;
+    .await?;
     let mut file = File::from_std(file);
     file.seek(SeekFrom::Start(begin)).await?;
     Ok((file, begin))
@@ -58,7 +56,7 @@ async fn open_at_tail(path: &Path, lines: usize) -> io::Result<(File, u64)> {
 
 struct Follower {
     path: PathBuf,
-    wake: AsyncFd<OwnedFd>,
+    events: FileEvents,
     open: Option<OpenLog>,
 }
 
@@ -66,23 +64,12 @@ struct OpenLog {
     file: File,
     inode: (u64, u64),
     position: u64,
-    watch: i32,
 }
 
 impl Follower {
     async fn new(path: PathBuf, lines: usize) -> io::Result<Self> {
-        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let dir = path.parent().unwrap_or(Path::new("."));
         // Watched before the first look, so that nothing can happen in between unseen.
-        let flags =
-            WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
-        inotify::add_watch(&inotify, dir, flags)?;
-        #[expect(
-            deprecated,
-            reason = "its successor is unsafe for types that lie about their descriptor; OwnedFd does not"
-        )]
-        let wake = AsyncFd::new(inotify)?;
-        let mut follower = Self { wake, open: None, path };
+        let mut follower = Self { events: FileEvents::of(&path)?, open: None, path };
         match open_at_tail(&follower.path, lines).await {
             Ok((file, begin)) => follower.adopt(file, begin).await?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -94,13 +81,9 @@ impl Follower {
     /// Follows `file` from now on. The watch is set on the open file, not on the name, which may mean another one by now.
     async fn adopt(&mut self, file: File, position: u64) -> io::Result<()> {
         let metadata = file.metadata().await?;
-        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let watch = inotify::add_watch(self.wake.get_ref(), name, WatchFlags::MODIFY)?;
+        self.events.follow(&file)?;
         let inode = (metadata.dev(), metadata.ino());
-        if let Some(old) = self.open.replace(OpenLog { file, inode, position, watch }) {
-            // Gone already when the old file was deleted.
-            let _ = inotify::remove_watch(self.wake.get_ref(), old.watch);
-        }
+        self.open = Some(OpenLog { file, inode, position });
         Ok(())
     }
 
@@ -118,10 +101,17 @@ impl Follower {
                 self.adopt(successor, 0).await?;
                 continue;
             }
+            if self.is_deleted().await? {
+                if let Some(chunk) = self.read().await? {
+                    return Ok(Some(chunk));
+                }
+                // An open file keeps its directory from ending, and nothing can be added to this one that matters.
+                self.open = None;
+            }
             if self.abandoned().await? {
                 return Ok(None);
             }
-            self.woken().await?;
+            self.events.changed().await?;
         }
     }
 
@@ -148,27 +138,13 @@ impl Follower {
         Ok((!same).then_some(file))
     }
 
-    async fn abandoned(&self) -> io::Result<bool> {
-        Ok(!tokio::fs::try_exists(self.path.parent().unwrap_or(Path::new("."))).await?)
+    async fn is_deleted(&self) -> io::Result<bool> {
+        let Some(log) = &self.open else { return Ok(false) };
+        Ok(log.file.metadata().await?.nlink() == 0)
     }
 
-    /// Returns after any notification, having taken all there are.
-    async fn woken(&self) -> io::Result<()> {
-        let mut events = [0; 4096];
-        let mut woken = false;
-        loop {
-            let mut guard = self.wake.readable().await?;
-            match rustix::io::read(self.wake.get_ref(), &mut events) {
-                Ok(_) => woken = true,
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    guard.clear_ready();
-                    if woken {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+    async fn abandoned(&self) -> io::Result<bool> {
+        Ok(!tokio::fs::try_exists(self.path.parent().unwrap_or(Path::new("."))).await?)
     }
 }
 
@@ -264,6 +240,33 @@ mod tests {
         log.append("one\n");
         let mut chunks = log.follow(5).await;
         expect(&mut chunks, "one\n").await;
+        drop(log);
+        let end = tokio::time::timeout(Duration::from_secs(10), chunks.next()).await.unwrap();
+        assert!(end.is_none(), "{end:?}");
+    }
+
+    /// A cluster is deleted file by file, and its directory is not gone before its last open file is.
+    #[tokio::test]
+    async fn a_log_deleted_before_its_directory_holds_up_no_end() {
+        let log = Log::new();
+        log.append("one\n");
+        let mut chunks = log.follow(5).await;
+        expect(&mut chunks, "one\n").await;
+        fs::remove_file(log.path()).unwrap();
+        let is_open = || {
+            let open = fs::read_dir("/proc/self/fd").unwrap();
+            let mut targets = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+            targets.any(|target| target.starts_with(log.dir.path()))
+        };
+        let let_go = async {
+            while is_open() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            chunk = chunks.next() => panic!("there is nothing to read: {chunk:?}"),
+            done = tokio::time::timeout(Duration::from_secs(10), let_go) => done.unwrap(),
+        }
         drop(log);
         let end = tokio::time::timeout(Duration::from_secs(10), chunks.next()).await.unwrap();
         assert!(end.is_none(), "{end:?}");

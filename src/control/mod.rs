@@ -16,7 +16,6 @@ pub mod deadline;
 pub mod events;
 pub mod files;
 mod follow;
-pub mod names;
 pub mod peer;
 pub mod rendezvous;
 mod routes;

@@ -52,6 +52,4 @@ pub enum DaemonError {
     Refused(Refusal),
     #[error("the supervision tree does not answer: {0}")]
     Tree(actix::MailboxError),
-    #[error("a worker thread ended: {0}")]
-    Thread(tokio::task::JoinError),
 }

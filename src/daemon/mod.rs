@@ -20,6 +20,7 @@ use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
@@ -59,7 +60,7 @@ impl Daemon {
     pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
         let layout = settings.layout.clone();
         let (checked, account) = (layout.clone(), settings.account.clone());
-        let verdict = blocking(move || {
+        let verdict = off_thread(move || {
             let verdict = preflight::check(&checked, account.as_ref())?;
             preflight::create_dirs(&checked)?;
             Ok::<_, DaemonError>(verdict)
@@ -69,9 +70,9 @@ impl Daemon {
             tracing::warn!("{warning}");
         }
         let locked = layout.clone();
-        let lock = blocking(move || Ok::<_, DaemonError>(StateLock::acquire(&locked)?)).await?;
+        let lock = off_thread(move || StateLock::acquire(&locked)).await?;
         let published = layout.clone();
-        blocking(move || Ok::<_, DaemonError>(rendezvous::publish(&published)?)).await?;
+        off_thread(move || rendezvous::publish(&published)).await?;
         for survivor in survivors::reap_all(&layout).await? {
             tracing::warn!("{survivor} of an earlier daemon was ended");
         }
@@ -81,7 +82,7 @@ impl Daemon {
         journal.read().await.map_err(DaemonError::Record)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         let components = provision(&layout, &settings.components, progress).await?;
-        let accounts = blocking(move || settings::accounts(verdict.account.as_ref())).await?;
+        let accounts = off_thread(move || settings::accounts(verdict.account.as_ref())).await?;
         let kcp = KcpConfig {
             layout: layout.clone(),
             program: components.kcp.clone(),
@@ -93,10 +94,9 @@ impl Daemon {
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let hosted = layout.clone();
-        let processes = blocking(move || Ok::<_, DaemonError>(ProcessHost::new(&hosted)?)).await?;
+        let processes = off_thread(move || ProcessHost::new(&hosted)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
-        let outside =
-            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
+        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -194,10 +194,4 @@ fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
     Front::bind(listen, FrontConfig::default())
         .map_err(|error| error.with_holder(|addr| holder_of(addr).map(|holder| holder.to_string())))
         .map_err(DaemonError::Front)
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
-) -> Result<T, DaemonError> {
-    tokio::task::spawn_blocking(work).await.map_err(DaemonError::Thread)?
 }

@@ -12,6 +12,7 @@ mod choice;
 mod diag;
 mod proc_net;
 
+use crate::off_thread::off_thread;
 use crate::process::is_alive;
 use async_trait::async_trait;
 use berth_actors::host::Listeners;
@@ -42,8 +43,7 @@ impl Listeners for SockDiag {
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String> {
         loop {
             let wanted = identity.clone();
-            let look = tokio::task::spawn_blocking(move || look(&wanted));
-            match look.await.map_err(|error| error.to_string())?? {
+            match off_thread(move || look(&wanted)).await? {
                 Choice::One(address) => return Ok(address),
                 Choice::NoneYet => tokio::time::sleep(BETWEEN_LOOKS).await,
                 Choice::Many(ports) => {

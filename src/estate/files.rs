@@ -1,11 +1,11 @@
 //! The control API's view of a cluster's files.
 
 use super::HostEstate;
-use crate::ccm::{InvalidNodeName, NodeName, Snapshot, snapshot_file};
+use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
+use crate::names::{self, BadName};
 use async_trait::async_trait;
 use berth_actors::message::Refusal;
-use berth_actors::root::STORE;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ impl HostEstate {
 }
 
 fn node_name(node: &str) -> Result<NodeName, Refusal> {
-    node.parse().map_err(|error: InvalidNodeName| Refusal::BadRequest(error.to_string()))
+    node.parse().map_err(|error: BadName| Refusal::BadRequest(error.to_string()))
 }
 
 #[async_trait]
@@ -59,7 +59,7 @@ impl ClusterFiles for HostEstate {
     }
 
     async fn log_path(&self, chain: &str, component: &str) -> Result<PathBuf, Refusal> {
-        let logs = if [STORE, "slot-a", "slot-b"].contains(&chain) {
+        let logs = if names::is_kcp_chain(chain) {
             self.kcp_seat(chain).map_err(Refusal::Failed)?.logs
         } else {
             self.tenant_of(chain).map_err(Refusal::NotFound)?.seat().logs.clone()

@@ -12,12 +12,14 @@ use crate::components::Components;
 use crate::guard::{GuardConfig, IdentityGuard, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
+use crate::names;
+use crate::off_thread::off_thread;
 use crate::tenant::dsn::Database;
 use crate::tenant::kine::{self, Endpoint, Kine};
 use crate::tenant::ports::Ports;
 use crate::tenant::postgres::{self, Postgres};
 use crate::tenant::seat::Seat;
-use crate::tenant::{Accounts, Tenant, defaults, names, stack};
+use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
 use berth_actors::host::{Estate, TenantRecord};
 use berth_actors::identity::SlotName;
@@ -35,10 +37,7 @@ const CCM: &str = "cloud-controller-manager";
 /// Reads every durable record and forgets it again: a torn one is refused before anything is fetched or started.
 pub async fn check_records(layout: &Layout) -> Result<(), String> {
     let records = Records::new(layout.clusters());
-    match tokio::task::spawn_blocking(move || records.all()).await {
-        Ok(read) => read.map(drop).map_err(|error| error.to_string()),
-        Err(join) => Err(join.to_string()),
-    }
+    off_thread(move || records.all()).await.map(drop).map_err(|error| error.to_string())
 }
 
 /// The estate of one daemon. Cheap to clone.
@@ -115,10 +114,7 @@ impl HostEstate {
         E: std::fmt::Display + Send + 'static,
     {
         let inner = Arc::clone(&self.0);
-        match tokio::task::spawn_blocking(move || work(&inner)).await {
-            Ok(result) => result.map_err(|error| error.to_string()),
-            Err(join) => Err(join.to_string()),
-        }
+        off_thread(move || work(&inner)).await.map_err(|error| error.to_string())
     }
 }
 
@@ -173,7 +169,7 @@ impl Estate for HostEstate {
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
-        names::check(name).map_err(|error| error.to_string())?;
+        names::cluster(name).map_err(|error| error.to_string())?;
         self.0.layout.sockets(name).map_err(|error| error.to_string())?;
         Ok(TenantRecord { name: name.to_owned(), uid: uuid::Uuid::new_v4().to_string(), run: true })
     }

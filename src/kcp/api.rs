@@ -4,13 +4,14 @@
 //! set is read anew for each question, so a renewed one is used at once.
 
 use crate::https::HttpsError;
+use crate::kcp::KcpConfig;
 use crate::kcp::canary::{self, CanaryError};
 use crate::kcp::election::Election;
 use crate::kcp::material::Material;
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
-use crate::kcp::{KcpConfig, off_thread};
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{KcpApi, Lease};
 use berth_actors::identity::SlotName;

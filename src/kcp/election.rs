@@ -57,7 +57,7 @@ impl Election {
         if record.identity.is_some() {
             return Ok(record.identity);
         }
-        let mut log = StartLog::new(record.log, record.log_offset);
+        let mut log = StartLog::new(&record.log, record.log_offset);
         log.read_on();
         Ok(log.identity)
     }

@@ -4,8 +4,8 @@
 //! which slot is active could put the front on a dead one.
 
 use crate::files;
-use crate::kcp::off_thread;
 use crate::layout::Layout;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::handover::Record;
 use berth_actors::host::Journal;

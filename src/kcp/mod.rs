@@ -60,14 +60,3 @@ pub struct KcpConfig {
     /// Account of the slots' processes when the daemon is root.
     pub owner: Option<User>,
 }
-
-/// Runs file work where it blocks nobody. Waits for ever once the runtime shuts down: there is no one left to answer.
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_cancelled) => futures::future::pending().await,
-        },
-    }
-}

@@ -12,7 +12,8 @@ use crate::kcp::readyz::Checks;
 use crate::kcp::shared::{Shared, SharedError};
 use crate::kcp::slot::write_if_changed;
 use crate::kcp::start_log::StartLog;
-use crate::kcp::{defaults, kubeconfig, off_thread};
+use crate::kcp::{defaults, kubeconfig};
+use crate::off_thread::off_thread;
 use berth_actors::host::{GateError, Running, WaitNote};
 use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
@@ -71,7 +72,7 @@ impl Gate {
         };
         let shared = self.shared.clone();
         let is_first = off_thread(move || matches!(shared.load(), Ok(None))).await;
-        let mut log = StartLog::new(running.log.clone(), running.log_offset);
+        let mut log = StartLog::new(&running.log, running.log_offset);
         let mut hung = Hung { since: None, confirmed_after: self.pace.hang_confirmed_after };
         let mut probes = interval(self.pace.interval);
         probes.set_missed_tick_behavior(MissedTickBehavior::Delay);

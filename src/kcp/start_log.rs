@@ -1,15 +1,13 @@
 //! What a starting kcp says in its log and nowhere else: the name it campaigns for the lease under, and the one complaint
 //! that goes with a hung start. Reads on from where it stopped; never rewrites anything.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
-use std::path::PathBuf;
+use crate::log_line::NewLines;
+use std::path::Path;
 
 /// The log of one process, from its first line on.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct StartLog {
-    path: PathBuf,
-    offset: u64,
+    lines: NewLines,
     /// `<hostname>_<uuid>`, new in every process.
     pub identity: Option<String>,
     /// `error deleting old lease`: seen 10 s into every start that hung.
@@ -18,34 +16,15 @@ pub(crate) struct StartLog {
 
 impl StartLog {
     /// `offset`: the length of the file before the process wrote to it.
-    pub(crate) fn new(path: PathBuf, offset: u64) -> Self {
-        Self { path, offset, identity: None, lease_complaint: false }
+    pub(crate) fn new(path: &Path, offset: u64) -> Self {
+        Self { lines: NewLines::after(path, offset), identity: None, lease_complaint: false }
     }
 
     /// Reads the whole lines that were added. Blocking. A log that is absent, or cannot be read, has said nothing.
     pub(crate) fn read_on(&mut self) {
-        if let Err(error) = self.scan() {
-            tracing::debug!(log = %self.path.display(), %error, "the log cannot be read");
-        }
-    }
-
-    fn scan(&mut self) -> io::Result<()> {
-        let mut file = File::open(&self.path)?;
-        if file.metadata()?.len() < self.offset {
-            // Rotated: the file was begun anew.
-            self.offset = 0;
-        }
-        file.seek(SeekFrom::Start(self.offset))?;
-        let mut reader = BufReader::new(file);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let length = reader.read_until(b'\n', &mut line)?;
-            if line.last() != Some(&b'\n') {
-                return Ok(());
-            }
-            self.offset += length as u64;
-            self.hear(&String::from_utf8_lossy(&line));
+        match self.lines.written() {
+            Ok(lines) => lines.iter().for_each(|line| self.hear(line)),
+            Err(error) => tracing::debug!(%error, "a starting kcp is not heard"),
         }
     }
 
@@ -77,8 +56,8 @@ mod tests {
     const COMPLAINT: &str = "E1130 21:25:38.201000    7182 controller.go:116] \"error deleting old lease\" \
         err=\"Delete \\\"https://127.0.0.1:4711/clusters/system:admin/...\\\": context deadline exceeded\"\n";
 
-    fn append(path: &std::path::Path, text: &str) {
-        let mut file = File::options().create(true).append(true).open(path).unwrap();
+    fn append(path: &Path, text: &str) {
+        let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();
         file.write_all(text.as_bytes()).unwrap();
     }
 
@@ -88,7 +67,7 @@ mod tests {
         let path = dir.path().join("kcp.log");
         append(&path, &ELECTION.replace("b692717b", "00000000"));
         append(&path, COMPLAINT);
-        let mut log = StartLog::new(path.clone(), std::fs::metadata(&path).unwrap().len());
+        let mut log = StartLog::new(&path, std::fs::metadata(&path).unwrap().len());
         log.read_on();
         assert_eq!((log.identity.clone(), log.lease_complaint), (None, false));
 
@@ -103,7 +82,7 @@ mod tests {
     fn a_line_is_read_once_it_is_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kcp.log");
-        let mut log = StartLog::new(path.clone(), 0);
+        let mut log = StartLog::new(&path, 0);
         log.read_on();
         let (head, tail) = ELECTION.split_at(90);
         append(&path, head);
@@ -119,14 +98,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kcp.log");
         append(&path, ELECTION);
-        let mut log = StartLog::new(path, 1 << 30);
+        let mut log = StartLog::new(&path, 1 << 30);
         log.read_on();
         assert!(log.identity.is_some());
     }
 
     #[test]
     fn a_line_about_another_leader_names_nobody() {
-        let mut log = StartLog::new(PathBuf::new(), 0);
+        let mut log = StartLog::new(Path::new("kcp.log"), 0);
         log.hear("I1130 21:25:28.2 7182 server.go:874] \"leader is someone else\" leader=\"vm_1\"\n");
         log.hear("I1130 21:25:28.2 7182 server.go:847] \"(re-)starting leader election\" identity=\"\"\n");
         assert_eq!(log.identity, None);

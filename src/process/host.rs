@@ -14,6 +14,7 @@ use super::table::SharedTable;
 use super::{children, identity, output, remains, rotation};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
 use berth_actors::identity::{ComponentId, Identity};
@@ -60,12 +61,9 @@ impl ProcessHost {
         Ok(host)
     }
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Shared) -> T + Send + 'static,
-    ) -> io::Result<T> {
+    async fn off_thread<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> T + Send + 'static) -> T {
         let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || work(&shared)).await.map_err(io::Error::other)
+        off_thread(move || work(&shared)).await
     }
 
     /// The watched life of `identity`, adopted now if nobody did before; `None` when it is gone.
@@ -74,7 +72,7 @@ impl ProcessHost {
             return Ok(Some(Arc::clone(life)));
         }
         let identity = identity.clone();
-        self.blocking(move |shared| shared.adopt(&identity)).await?
+        self.off_thread(move |shared| shared.adopt(&identity)).await
     }
 }
 
@@ -82,9 +80,7 @@ impl ProcessHost {
 impl Processes for ProcessHost {
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         let (component, spec) = (component.clone(), spec.clone());
-        self.blocking(move |shared| shared.spawn(&component, &spec))
-            .await
-            .unwrap_or_else(|error| Err(retry(error)))
+        self.off_thread(move |shared| shared.spawn(&component, &spec)).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
@@ -106,14 +102,12 @@ impl Processes for ProcessHost {
 
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
         let (component, identity) = (component.clone(), identity.clone());
-        self.blocking(move |shared| shared.reap(&component, &identity))
-            .await
-            .map_err(|error| error.to_string())?
+        self.off_thread(move |shared| shared.reap(&component, &identity)).await
     }
 
     async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String> {
         let log = log.to_owned();
-        self.blocking(move |_| output::tail(&log, lines).unwrap_or_default()).await.unwrap_or_default()
+        self.off_thread(move |_| output::tail(&log, lines).unwrap_or_default()).await
     }
 }
 

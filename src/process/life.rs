@@ -126,11 +126,17 @@ pub(super) fn exit_status(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<Exi
 
 /// Whether the process ends within `patience`. Blocking for as long.
 pub(super) fn ended_within(pidfd: &OwnedFd, patience: Timespec) -> bool {
-    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    ended_before(pidfd, patience, None)
+}
+
+/// The same, but gives up as soon as the other end of the pipe `given_up` is closed.
+pub(super) fn ended_before(pidfd: &OwnedFd, patience: Timespec, given_up: Option<&OwnedFd>) -> bool {
+    let mut fds = vec![PollFd::new(pidfd, PollFlags::IN)];
+    fds.extend(given_up.map(|pipe| PollFd::new(pipe, PollFlags::empty())));
     loop {
         match poll(&mut fds, Some(&patience)) {
             Err(Errno::INTR) => {}
-            Ok(ready) => return ready > 0,
+            Ok(_) => return !fds[0].revents().is_empty(),
             Err(_) => return false,
         }
     }

@@ -38,6 +38,7 @@ pub mod tool;
 
 pub use host::ProcessHost;
 pub use identity::{is_alive, of as identity_of};
+pub(crate) use raw::watch;
 
 #[cfg(test)]
 mod tests;

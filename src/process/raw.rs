@@ -310,11 +310,12 @@ pub(super) fn seal_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Registers a pidfd with the runtime.
-pub(super) fn watch(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+/// Registers a descriptor with the runtime, to be read from: a pidfd, an inotify instance. Needs the runtime that will
+/// await it; a descriptor that is read from must be non-blocking.
+pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd names one open descriptor until it is dropped. The AsyncFd owns it from here on, deregisters it
     // before dropping it, and nobody in this crate takes it out or exchanges it.
-    Ok(unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?)
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::table::{Entry, Table};
 use super::{life, remains};
 use crate::files::FileError;
 use crate::layout::Layout;
+use crate::off_thread::off_thread;
 use berth_actors::identity::ComponentId;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -50,10 +51,7 @@ pub enum SurvivorError {
 /// 15 s when a postgres is slow to end.
 pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
     let layout = layout.clone();
-    let state = layout.state().display().to_string();
-    tokio::task::spawn_blocking(move || reap_all_blocking(&layout))
-        .await
-        .unwrap_or_else(|error| Err(SurvivorError::Reap { state, reason: error.to_string() }))
+    off_thread(move || reap_all_blocking(&layout)).await
 }
 
 pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {

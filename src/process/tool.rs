@@ -6,10 +6,12 @@
 use super::birth::{Birth, BirthError, Stage};
 use super::reap::timespec;
 use super::{children, identity, life};
+use crate::off_thread::off_thread;
 use berth_actors::host::ExitStatus;
 use berth_actors::spec::User;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitIdOptions, kill_process_group};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,22 +66,24 @@ pub enum ToolError {
     TooLate { program: PathBuf, after: Duration, words: String },
 }
 
-/// Runs `tool` to its end and kills what is left of it after `deadline`. Dropping the future does not end the tool; the
-/// deadline does.
+/// Runs `tool` to its end. It is killed with all its children after `deadline`, or when the future is dropped.
 pub async fn run(tool: Tool, deadline: Duration) -> Result<ToolOutput, ToolError> {
-    let (program, dir) = (tool.program.clone(), tool.dir.clone());
-    tokio::task::spawn_blocking(move || run_blocking(&tool, deadline))
-        .await
-        .unwrap_or_else(|error| Err(ToolError::Start { program, dir, reason: error.to_string() }))
+    // Closed by whatever drops this future, which the thread that waits for the tool then sees.
+    let (caller_left, _caller) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| ToolError::Start {
+        program: tool.program.clone(),
+        dir: tool.dir.clone(),
+        reason: error.to_string(),
+    })?;
+    off_thread(move || run_blocking(&tool, deadline, &caller_left)).await
 }
 
 /// One thread from birth to burial: the tool is told to die with the thread that spawned it.
-fn run_blocking(tool: &Tool, deadline: Duration) -> Result<ToolOutput, ToolError> {
+fn run_blocking(tool: &Tool, deadline: Duration, caller_left: &OwnedFd) -> Result<ToolOutput, ToolError> {
     let (program, dir) = (|| tool.program.clone(), || tool.dir.clone());
     let failed =
         |error: BirthError| ToolError::Start { program: program(), dir: dir(), reason: error.to_string() };
     let (stdout, stderr) = (memory("stdout").map_err(failed)?, memory("stderr").map_err(failed)?);
-    let status = live(tool, deadline, &stdout, &stderr).map_err(failed)?;
+    let status = live(tool, deadline, caller_left, &stdout, &stderr).map_err(failed)?;
     let (stdout, stderr) = (read(&stdout), read(&stderr));
     let words = || last_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
     match status {
@@ -93,6 +97,7 @@ fn run_blocking(tool: &Tool, deadline: Duration) -> Result<ToolOutput, ToolError
 fn live(
     tool: &Tool,
     deadline: Duration,
+    caller_left: &OwnedFd,
     stdout: &File,
     stderr: &File,
 ) -> Result<Option<ExitStatus>, BirthError> {
@@ -110,7 +115,7 @@ fn live(
         user: tool.user,
         dies_with_thread: true,
     })?;
-    let ended = life::ended_within(&newborn.pidfd, timespec(deadline));
+    let ended = life::ended_before(&newborn.pidfd, timespec(deadline), Some(caller_left));
     // The group before the leader is waited for: until then nobody else can have its number.
     if let Some(group) = identity::raw_pid(newborn.pid) {
         let _ = kill_process_group(group, Signal::KILL);

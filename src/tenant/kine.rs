@@ -5,9 +5,9 @@
 
 use super::defaults;
 use super::dsn::Database;
-use super::log_follower::LogFollower;
 use super::seat::Seat;
 use crate::components::Program;
+use crate::log_line;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::ProcessSpec;
@@ -61,33 +61,27 @@ impl Blueprint for Kine {
     }
 
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        let hopeless =
-            |error: io::Error| GateError::Hopeless(format!("{}: kine's log: {error}", self.seat.chain));
         if log_was_rotated(&running.log, running.log_offset).await && self.accepts(running.address).await {
             return Ok(()); // asked again later in its life: it listens only once it serves
         }
-        let mut log = LogFollower::open(&running.log, running.log_offset).map_err(hopeless)?;
         note.say("kine connects to its database");
-        loop {
-            let lines = log.written().await.map_err(hopeless)?;
-            if lines.is_empty() {
-                log.grown().await.map_err(hopeless)?;
+        let last_word = log_line::wait_for(&running.log, running.log_offset, |line| match judge(line) {
+            Line::Available | Line::Never(_) => true,
+            Line::Trouble => {
+                note.say("kine cannot reach its database yet");
+                false
             }
-            for line in lines {
-                match judge(&line) {
-                    Line::Available => return Ok(()),
-                    Line::Never(code) => {
-                        let Database { name, role } = &self.database;
-                        return Err(GateError::Fatal(format!(
-                            "{}: postgres refuses kine as role {role} on database {name} ({code}): see its log",
-                            self.seat.chain
-                        )));
-                    }
-                    Line::Trouble => note.say("kine cannot reach its database yet"),
-                    Line::Other => {}
-                }
-            }
-        }
+            Line::Other => false,
+        });
+        let last_word = last_word
+            .await
+            .map_err(|error| GateError::Hopeless(format!("{}: kine's log: {error}", self.seat.chain)))?;
+        let Line::Never(code) = judge(&last_word) else { return Ok(()) };
+        let Database { name, role } = &self.database;
+        Err(GateError::Fatal(format!(
+            "{}: postgres refuses kine as role {role} on database {name} ({code}): see its log",
+            self.seat.chain
+        )))
     }
 }
 
@@ -152,13 +146,7 @@ mod tests {
     use super::*;
 
     fn kine(endpoint: Endpoint) -> Kine {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         Kine {
             store: seat.sockets.clone(),
             seat,

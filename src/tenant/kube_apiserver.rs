@@ -132,13 +132,7 @@ mod tests {
     use super::*;
 
     fn apiserver() -> KubeApiserver {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         KubeApiserver {
             pki: Pki { cluster: "demo".into(), dir: "/s/demo/pki".into(), owner: None },
             etcd: "/r/demo/kine.sock".into(),

@@ -104,13 +104,7 @@ mod tests {
 
     #[test]
     fn it_listens_on_nothing_elects_nobody_and_stays_in_its_directory() {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         let controllers = KubeControllerManager {
             pki: Pki { cluster: "demo".into(), dir: "/s/demo/pki".into(), owner: None },
             kubeconfig: seat.data.join("kubeconfig"),

@@ -1,7 +1,7 @@
 //! One tenant cluster: its components as blueprints, and the chain that is made of them.
 //!
 //! ```text
-//! names ports pki kubeconfig        what a tenant is given once: a name, a port, keys
+//! ports pki kubeconfig              what a tenant is given once: a port, keys
 //! postgres openbao kine             its stores; postgres and kine also serve the kcp slots
 //! kube_apiserver kube_controller_manager
 //! stack                             all of them in order, with policies from `defaults`
@@ -16,19 +16,16 @@ pub mod kine;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
 pub mod kubeconfig;
-pub mod log_follower;
-pub mod names;
 pub mod openbao;
 pub mod pki;
 pub mod ports;
 pub mod postgres;
 pub mod seat;
 pub mod stack;
-mod tool;
-mod watched_fd;
 
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};
+use crate::names::{self, BadName};
 use berth_actors::spec::User;
 use pki::Pki;
 use seat::Seat;
@@ -60,7 +57,7 @@ pub struct Tenant {
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
     #[error(transparent)]
-    Name(#[from] names::NameError),
+    Name(#[from] BadName),
     #[error(transparent)]
     Sockets(#[from] RunDirTooLong),
 }
@@ -75,7 +72,7 @@ impl Tenant {
         accounts: Accounts,
         port: u16,
     ) -> Result<Self, TenantError> {
-        names::check(name)?;
+        names::cluster(name)?;
         let data = layout.cluster(name);
         let seat = Seat {
             chain: name.to_owned(),

@@ -9,12 +9,13 @@ mod login;
 
 use super::defaults;
 use super::dsn::Database;
-use super::log_follower::LogFollower;
 use super::pki::Pki;
 use super::postgres::databases;
 use super::seat::Seat;
 use crate::components::Program;
 use crate::https::Https;
+use crate::log_line::NewLines;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::ProcessSpec;
@@ -77,15 +78,14 @@ impl Blueprint for OpenBao {
         let files = self.files();
         let password =
             tokio::fs::read_to_string(files.password()).await.map_err(|e| hopeless(e.to_string()))?;
-        let mut log =
-            LogFollower::open(&running.log, running.log_offset).map_err(|e| hopeless(e.to_string()))?;
+        let mut log = NewLines::after(&running.log, running.log_offset);
         loop {
             let answer = login::try_once(&https, address, &password).await;
             // Read after the probe: what it says about this configuration was written before it served.
-            for line in log.written().await.map_err(|e| hopeless(e.to_string()))? {
-                if let Some(reason) = login::fatal_line(&line) {
-                    return Err(GateError::Fatal(format!("{}: {reason}", self.seat.chain)));
-                }
+            let (rest, lines) = log.read().await.map_err(|e| hopeless(e.to_string()))?;
+            log = rest;
+            if let Some(reason) = lines.iter().find_map(|line| login::fatal_line(line)) {
+                return Err(GateError::Fatal(format!("{}: {reason}", self.seat.chain)));
             }
             match answer {
                 Answer::In => break,
@@ -107,10 +107,7 @@ impl Blueprint for OpenBao {
             tokio::time::sleep(defaults::OPENBAO_PROBE).await;
         }
         // Dropped before the mark is durable: the next start empties a vault that nobody was told of yet.
-        tokio::task::spawn_blocking(move || files.mark_initialised())
-            .await
-            .map_err(|e| hopeless(e.to_string()))?
-            .map_err(|e| hopeless(e.to_string()))
+        off_thread(move || files.mark_initialised()).await.map_err(|e| hopeless(e.to_string()))
     }
 }
 
@@ -133,13 +130,7 @@ mod tests {
 
     #[test]
     fn its_command_line_names_a_file_and_no_secret() {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         let bao = OpenBao {
             pki: Pki { cluster: "demo".into(), dir: "/s/demo/pki".into(), owner: None },
             store: seat.sockets.clone(),

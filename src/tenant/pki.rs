@@ -82,7 +82,8 @@ impl Pki {
                 return Err(PkiError::Missing { cluster: self.cluster.clone(), path });
             }
         }
-        LEAVES.iter().try_for_each(|leaf| self.renew(leaf, OffsetDateTime::now_utc()))
+        let now = OffsetDateTime::now_utc();
+        LEAVES.iter().try_for_each(|leaf| self.renew(leaf, now))
     }
 
     fn all(&self) -> impl Iterator<Item = PathBuf> {
@@ -99,10 +100,11 @@ impl Pki {
         let aside = Self { dir: self.dir.with_extension("new"), ..self.clone() };
         remove_dir(&aside.dir)?;
         files::private_dir(&aside.dir, self.owner)?;
+        let now = OffsetDateTime::now_utc();
         for name in AUTHORITIES {
             let common_name = format!("{} {name}", self.cluster);
             let key = generate(name)?;
-            let mut params = params(&common_name, &[], CA_VALIDITY);
+            let mut params = params(&common_name, &[], now, CA_VALIDITY);
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             let certificate = params.self_signed(&key).map_err(make(name))?;
@@ -112,7 +114,7 @@ impl Pki {
         for leaf in &LEAVES {
             let key = generate(leaf.name)?;
             aside.write(&aside.key(leaf.name), key.serialize_pem().as_bytes())?;
-            aside.sign(leaf, &key)?;
+            aside.sign(leaf, &key, now)?;
         }
         let tokens = generate(SERVICE_ACCOUNT_KEY)?;
         aside.write(&aside.service_account_key(), tokens.serialize_pem().as_bytes())?;
@@ -135,12 +137,12 @@ impl Pki {
             return Ok(());
         }
         let key = load_key(&self.key(leaf.name))?;
-        self.sign(leaf, &key)
+        self.sign(leaf, &key, now)
     }
 
-    fn sign(&self, leaf: &Leaf, key: &KeyPair) -> Result<(), PkiError> {
+    fn sign(&self, leaf: &Leaf, key: &KeyPair, now: OffsetDateTime) -> Result<(), PkiError> {
         let organizations: Vec<&str> = leaf.organization.into_iter().collect();
-        let mut params = params(leaf.common_name, &organizations, LEAF_VALIDITY);
+        let mut params = params(leaf.common_name, &organizations, now, LEAF_VALIDITY);
         for name in leaf.names {
             params.subject_alt_names.push(match name.parse() {
                 Ok(address) => SanType::IpAddress(address),
@@ -159,32 +161,23 @@ impl Pki {
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
         Ok(files::write_atomic(path, bytes, self.owner)?)
     }
-
-    /// Signs a client certificate with the client authority. The key is new and kept nowhere.
-    ///
-    /// Returns (certificate, key), both PEM.
-    pub fn sign_client(
-        &self,
-        common_name: &str,
-        organizations: &[&str],
-        validity: Duration,
-    ) -> Result<(String, String), PkiError> {
-        let key = generate(common_name)?;
-        let params = params(common_name, organizations, validity);
-        let pem = issue(self, "client-ca", params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
-        Ok((pem, key.serialize_pem()))
-    }
 }
 
-/// [`Pki::sign_client`] for whoever knows only the key directory.
+/// Signs a client certificate with the client authority in `dir`: no organization, so no group beyond
+/// `system:authenticated`. The key is new and kept nowhere. Blocking.
+///
+/// Returns (certificate, key), both PEM.
 pub fn sign_client(
-    ca_dir: &Path,
+    dir: &Path,
     common_name: &str,
-    organizations: &[&str],
+    now: OffsetDateTime,
     validity: Duration,
 ) -> Result<(String, String), PkiError> {
-    let pki = Pki { cluster: String::new(), dir: ca_dir.to_owned(), owner: None };
-    pki.sign_client(common_name, organizations, validity)
+    let pki = Pki { cluster: String::new(), dir: dir.to_owned(), owner: None };
+    let key = generate(common_name)?;
+    let params = params(common_name, &[], now, validity);
+    let pem = issue(&pki, "client-ca", params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
+    Ok((pem, key.serialize_pem()))
 }
 
 fn remove_dir(dir: &Path) -> Result<(), FileError> {
@@ -259,8 +252,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pki = pki(&dir);
         pki.ensure().unwrap();
-        let (certificate, key) =
-            sign_client(&pki.dir, "socialweb:cloud-controller-manager", &[], LEAF_VALIDITY).unwrap();
+        let (certificate, key) = sign_client(
+            &pki.dir,
+            "socialweb:cloud-controller-manager",
+            OffsetDateTime::now_utc(),
+            LEAF_VALIDITY,
+        )
+        .unwrap();
         assert_eq!(subject_of(&certificate), "CN=socialweb:cloud-controller-manager");
         assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
         let admin = std::fs::read_to_string(pki.certificate("admin")).unwrap();

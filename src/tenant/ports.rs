@@ -2,13 +2,12 @@
 //!
 //! One file holds every lease, so a port stays with its cluster for the cluster's life. All calls block on that file.
 
-use super::defaults;
 use crate::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +40,6 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// `<state>/ports.json` with the default range.
-    pub fn new(state: &Path) -> Self {
-        Self::with_range(state.join("ports.json"), defaults::PORTS)
-    }
-
     pub fn with_range(path: PathBuf, range: RangeInclusive<u16>) -> Self {
         Self { path, range, turn: Mutex::new(()) }
     }
@@ -110,6 +104,7 @@ pub(super) fn is_free(port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn leases(ports: &[u16]) -> BTreeMap<String, u16> {
         ports.iter().map(|port| (format!("c{port}"), *port)).collect()
@@ -133,10 +128,10 @@ mod tests {
 
         drop(taken);
         assert_eq!(ports(&path).lease("a").unwrap(), port);
-        let _served = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let served = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert_eq!(ports(&path).lease("a").unwrap(), port);
         assert!(matches!(ports(&path).lease("b"), Err(PortError::Exhausted { leased: 1, .. })));
-        drop(_served);
+        drop(served);
         ports(&path).release("a").unwrap();
         ports(&path).release("a").unwrap();
         assert_eq!(ports(&path).lease("b").unwrap(), port);

@@ -129,13 +129,7 @@ mod tests {
     use super::*;
 
     fn postgres() -> Postgres {
-        let seat = Seat {
-            chain: "demo".into(),
-            data: "/s/demo".into(),
-            logs: "/s/demo/log".into(),
-            sockets: "/r/demo".into(),
-            owner: None,
-        };
+        let seat = Seat::of_demo();
         Postgres {
             seat,
             bin: "/pg/bin".into(),

@@ -2,6 +2,7 @@
 
 use crate::components::Program;
 use crate::files::{self, FileError};
+use crate::off_thread::off_thread;
 use berth_actors::host::PrepareError;
 use berth_actors::spec::{ProcessSpec, User};
 use std::collections::BTreeMap;
@@ -62,12 +63,8 @@ impl Seat {
         T: Send + 'static,
         E: Failure + Send + 'static,
     {
-        match tokio::task::spawn_blocking(work).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) if error.is_final() => Err(self.fatal(error)),
-            Ok(Err(error)) => Err(self.retry(error)),
-            Err(join) => Err(self.retry(join)),
-        }
+        let failed = |error: E| if error.is_final() { self.fatal(error) } else { self.retry(error) };
+        off_thread(work).await.map_err(failed)
     }
 
     pub(super) fn retry(&self, error: impl std::fmt::Display) -> PrepareError {
@@ -76,6 +73,20 @@ impl Seat {
 
     pub(super) fn fatal(&self, error: impl std::fmt::Display) -> PrepareError {
         PrepareError::Fatal(format!("{}: {error}", self.chain))
+    }
+}
+
+#[cfg(test)]
+impl Seat {
+    /// The place of a tenant that is never started.
+    pub(super) fn of_demo() -> Self {
+        Self {
+            chain: "demo".into(),
+            data: "/s/demo".into(),
+            logs: "/s/demo/log".into(),
+            sockets: "/r/demo".into(),
+            owner: None,
+        }
     }
 }
 

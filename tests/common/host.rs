@@ -1,7 +1,7 @@
 //! The host as a test looks at it from outside: processes, their command lines, what they leave.
 
+use berth::file_events::FileEvents;
 use procfs::process::{Process, all_processes};
-use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::Duration;
@@ -12,21 +12,13 @@ pub fn signal(pid: u32, signal: Signal) {
     let _ = kill_process(pid, signal);
 }
 
-/// Resolves when `path` may have come to exist: its nearest existing directory changed, or a second has passed.
+/// Resolves when `path` may have come to exist: its first missing ancestor appeared, or a second has passed.
 pub async fn created(path: &Path) {
-    let dir = path.ancestors().skip(1).find(|dir| dir.is_dir()).unwrap().to_owned();
-    let path = path.to_owned();
-    let wait = tokio::task::spawn_blocking(move || {
-        let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
-        inotify::add_watch(&watch, &dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)
-            .unwrap();
-        if !path.exists() {
-            let mut ready = [rustix::event::PollFd::new(&watch, rustix::event::PollFlags::IN)];
-            let second = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
-            let _ = rustix::event::poll(&mut ready, Some(&second));
-        }
-    });
-    let _ = tokio::time::timeout(Duration::from_secs(2), wait).await;
+    let next = path.ancestors().find(|path| path.parent().is_some_and(Path::is_dir)).unwrap();
+    let mut events = FileEvents::of(next).unwrap();
+    if !path.exists() {
+        let _ = tokio::time::timeout(Duration::from_secs(1), events.changed()).await;
+    }
 }
 
 /// Processes whose executable, command line or working directory lies below `dir`: pid and command line.

@@ -1,7 +1,7 @@
 //! The smallest host that can run blueprints: one step after the other, real processes, nothing restarted.
 
-use berth::components::{Components, Program};
 use berth::layout::Layout;
+use berth::tenant::ports::Ports;
 use berth::tenant::{Accounts, Tenant};
 use berth_actors::host::{Blueprint, Context, GateError, Guard, Listens, PrepareError, Running, WaitNote};
 use berth_actors::identity::Identity;
@@ -10,29 +10,13 @@ use rustix::process::{Pid, kill_process};
 use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
 /// Root may not run postgres: everything runs as `nobody` then.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
-
-pub(crate) fn components() -> Components {
-    let dir = std::env::var_os("BERTH_TEST_COMPONENTS")
-        .map(PathBuf::from)
-        .expect("BERTH_TEST_COMPONENTS must name a directory with the real components");
-    let program = |name: &str| Program::real(dir.join(name));
-    Components {
-        postgres_bin: dir.join("postgres/bin"),
-        openbao: program("bao"),
-        kine: program("kine"),
-        kube_apiserver: program("kube-apiserver"),
-        kube_controller_manager: program("kube-controller-manager"),
-        kcp: program("kcp"),
-        ccm: program("ccm"),
-    }
-}
 
 /// A state directory for one tenant, removed at the end.
 pub(crate) struct Place {
@@ -58,8 +42,13 @@ impl Place {
             component: if root { account_name(NOBODY.uid) } else { own.clone() },
             daemon: own,
         };
-        let port = berth::tenant::ports::Ports::new(layout.state()).lease(name).unwrap();
-        let tenant = Tenant::new(&layout, name, "uid-1", components(), accounts, port).unwrap();
+        // Away from the default range: whatever else runs on this host leases from there.
+        let first = 17_500 + u16::try_from(std::process::id() % 120).unwrap() * 100;
+        let ports = Ports::with_range(layout.state().join("ports.json"), first..=first + 99);
+        let port = ports.lease(name).unwrap();
+        let tenant =
+            Tenant::new(&layout, name, "uid-1", berth::testing::components().clone(), accounts, port)
+                .unwrap();
         Self { tenant, _state: state }
     }
 

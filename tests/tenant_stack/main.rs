@@ -1,10 +1,19 @@
-//! A tenant's blueprints on the real components (BERTH_TEST_COMPONENTS), without the tree.
+//! A tenant's blueprints on the real components, without the tree.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed; it prints what each step took; its processes end with it"
+)]
 
 mod host;
 
+use berth::log_line;
 use berth::tenant::dsn::Database;
 use berth::tenant::kine::{Endpoint, Kine};
-use berth::tenant::log_follower::LogFollower;
 use berth::tenant::postgres::databases;
 use berth::tenant::{kine, kube_controller_manager, openbao, postgres, stack};
 use berth_actors::host::{Context, GateError, WaitNote};
@@ -125,10 +134,9 @@ async fn a_vault_killed_in_its_initialisation_is_made_anew() {
         let mut lives = host::start(&steps[..1]).await;
         let bao = step(&steps, openbao::NAME);
         let mut torn = host::spawn(openbao::NAME, &*bao.blueprint, &Context::default()).await;
-        let mut log = LogFollower::open(&torn.running.log, torn.running.log_offset).unwrap();
-        while !log.written().await.unwrap().iter().any(|line| line.contains(moment)) {
-            tokio::time::timeout(Duration::from_secs(10), log.grown()).await.unwrap().unwrap();
-        }
+        let line =
+            log_line::wait_for(&torn.running.log, torn.running.log_offset, |line| line.contains(moment));
+        tokio::time::timeout(Duration::from_secs(10), line).await.unwrap().unwrap();
         host::kill(&mut torn).await;
         let client = databases::connect(&place.tenant.seat().sockets, "bao", "bao").await.unwrap();
         let rows: i64 = client.query_one("SELECT count(*) FROM openbao_kv_store", &[]).await.unwrap().get(0);

@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::control::answer::{NoBody, Problem, Segments, Strict};
 use crate::control::api::{Action, NewCluster};
-use crate::control::names;
+use crate::names;
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;

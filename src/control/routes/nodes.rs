@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::control::answer::{NoBody, Problem, Segments};
-use crate::control::names;
+use crate::names;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};

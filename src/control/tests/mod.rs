@@ -73,7 +73,7 @@ impl ClusterFiles for FakeFiles {
         Ok(())
     }
     async fn log_path(&self, chain: &str, component: &str) -> Result<PathBuf, Refusal> {
-        if !super::names::is_kcp_chain(chain) {
+        if !crate::names::is_kcp_chain(chain) {
             only_demo(chain)?;
         }
         Ok(self.dir.join(format!("{chain}-{component}.log")))

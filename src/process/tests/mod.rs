@@ -405,6 +405,20 @@ async fn a_tool_hands_back_its_output_or_its_last_words() {
 }
 
 #[tokio::test]
+async fn a_tool_nobody_waits_for_any_more_is_killed() {
+    let mut bench = Bench::new();
+    let tool = tokio::spawn(tool::run(tool_in(bench.layout.state(), "echo $$ > gate; : < never"), PATIENCE));
+    let tool_of = identity_of(bench.line().await.parse().unwrap()).unwrap();
+    tool.abort();
+    soon(async {
+        while is_alive(&tool_of) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_tool_that_is_late_is_killed_with_its_children() {
     let mut bench = Bench::new();
     let script = "sh -c 'echo $$ > gate; : < never' & echo stuck; : < never";

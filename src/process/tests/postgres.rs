@@ -1,8 +1,5 @@
 //! A real postgres, whose backends escape group, parents and environment: each has its own session, and its title
 //! overwrites its environment.
-//!
-//! `BERTH_TEST_COMPONENTS=<dir> cargo test -- --ignored process::tests::postgres`, where `<dir>/postgres/bin` holds
-//! initdb and postgres.
 
 use super::*;
 use crate::process::table::Table;
@@ -12,9 +9,7 @@ use std::path::Path;
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
 fn binary(name: &str) -> PathBuf {
-    let components =
-        std::env::var_os("BERTH_TEST_COMPONENTS").expect("BERTH_TEST_COMPONENTS names a directory");
-    Path::new(&components).join("postgres/bin").join(name)
+    crate::testing::components().postgres_bin.join(name)
 }
 
 fn user() -> Option<User> {
@@ -94,7 +89,6 @@ fn left_in(data: &Path) -> Vec<u32> {
 }
 
 #[tokio::test]
-#[ignore = "needs a real postgres in BERTH_TEST_COMPONENTS"]
 async fn a_busy_backend_does_not_outlive_the_reap_of_its_killed_postmaster() {
     orphans::become_subreaper().unwrap();
     for host in [ProcessHost::new, ProcessHost::without_cgroups] {
@@ -118,7 +112,6 @@ async fn a_busy_backend_does_not_outlive_the_reap_of_its_killed_postmaster() {
 }
 
 #[tokio::test]
-#[ignore = "needs a real postgres in BERTH_TEST_COMPONENTS"]
 async fn a_new_daemon_lets_postgres_shut_down_and_ends_even_a_headless_backend() {
     for kill_postmaster in [false, true] {
         let bench = Bench::with(ProcessHost::without_cgroups);

@@ -9,8 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 use time::OffsetDateTime;
 
-pub(super) fn params(common_name: &str, organizations: &[&str], validity: Duration) -> CertificateParams {
-    let now = OffsetDateTime::now_utc();
+pub(super) fn params(
+    common_name: &str,
+    organizations: &[&str],
+    now: OffsetDateTime,
+    validity: Duration,
+) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);

@@ -1,10 +1,11 @@
 //! Creates the database cluster, whole or not at all: beside its place first, then renamed.
 
-use super::super::seat::Seat;
-use super::super::tool::{self, ToolError};
+use super::super::seat::{PATH, Seat};
 use super::super::{defaults, postgres::SUPERUSER};
 use crate::files::{self, FileError};
+use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -23,13 +24,18 @@ pub(super) async fn create(seat: &Seat, bin: &Path, data: &Path) -> Result<(), P
         files::private_dir(&path, owner)
     })
     .await?;
-    let args = arguments(&aside);
-    tool::run(&bin.join("initdb"), &args, seat.owner, &seat.data, defaults::INITDB_DEADLINE).await.map_err(
-        |error| match error {
-            ToolError::Spawn { .. } => seat.fatal(error),
-            ToolError::Deadline { .. } | ToolError::Failed { .. } => seat.retry(error),
-        },
-    )?;
+    let env = [("PATH", PATH), ("TZ", "UTC")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let initdb = Tool {
+        program: bin.join("initdb"),
+        args: arguments(&aside),
+        env: BTreeMap::from(env),
+        dir: seat.data.clone(),
+        user: seat.owner,
+    };
+    tool::run(initdb, defaults::INITDB_DEADLINE).await.map_err(|error| match error {
+        ToolError::Start { .. } => seat.fatal(error),
+        ToolError::TooLate { .. } | ToolError::Failed { .. } => seat.retry(error),
+    })?;
     let data = data.to_owned();
     seat.blocking(move || {
         let failed = |source| FileError { action: "rename onto", path: data.clone(), source };

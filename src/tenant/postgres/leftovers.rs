@@ -6,7 +6,7 @@
 
 use super::super::defaults;
 use super::super::seat::Seat;
-use super::super::watched_fd::watched;
+use crate::process;
 use berth_actors::host::PrepareError;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -122,7 +122,7 @@ async fn end(seat: &Seat, data: &Path, pids: Vec<i32>) -> Result<(), PrepareErro
     };
     let mut orphans = Vec::new();
     for fd in seat.blocking(open).await? {
-        orphans.push(watched(fd).map_err(|error| seat.retry(error))?);
+        orphans.push(process::watch(fd).map_err(|error| seat.retry(error))?);
     }
     if gone(&orphans, defaults::ORPHAN_GRACE).await {
         return Ok(());

@@ -1,7 +1,8 @@
-//! Which names a request may hold. Every name from outside becomes part of a path, so it is checked here before anyone
-//! joins it to one; the command line uses the same functions and refuses early.
+//! What things may be called. Every name from outside becomes part of a path, so it is checked here before anyone joins it
+//! to one: by the control API, by the command line, which refuses early, and by the tenant and the controller themselves.
 
 use berth_actors::identity::SlotName;
+use berth_actors::root::STORE;
 
 /// Leaves room in a socket path of the run directory, and in the names Kubernetes builds from it (N4).
 const LONGEST_CLUSTER: usize = 40;
@@ -10,9 +11,6 @@ const LONGEST_LABEL: usize = 63;
 /// RFC 1123: a subdomain; the limit of a Node's name.
 const LONGEST_NODE: usize = 253;
 
-/// The chain of the kcp store's postgres.
-pub const STORE_CHAIN: &str = "kcp-store";
-
 /// Why a name cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
@@ -20,6 +18,10 @@ pub enum BadName {
         "{what} {name:?} is not a name: use at most {longest} of a-z, 0-9 and '-', beginning and ending with a letter or digit"
     )]
     Form { what: &'static str, name: String, longest: usize },
+    #[error(
+        "node {name:?} is not a name: use at most {LONGEST_NODE} of a-z, 0-9, '-' and '.', each part beginning and ending with a letter or digit"
+    )]
+    Node { name: String },
     #[error("{name:?} is a chain of kcp itself, no cluster can have that name; choose another")]
     Reserved { name: String },
 }
@@ -41,17 +43,27 @@ pub fn component(name: &str) -> Result<String, BadName> {
     label("component", name, LONGEST_LABEL)
 }
 
-/// A Node's name: labels joined by dots.
+/// A Node's name as the API server takes it: labels joined by dots.
 pub fn node(name: &str) -> Result<String, BadName> {
     if name.len() <= LONGEST_NODE && name.split('.').all(is_label) {
         return Ok(name.to_owned());
     }
-    Err(BadName::Form { what: "node", name: name.to_owned(), longest: LONGEST_NODE })
+    Err(BadName::Node { name: name.to_owned() })
 }
 
 /// Whether `name` is one of kcp's own chains.
 pub fn is_kcp_chain(name: &str) -> bool {
-    [STORE_CHAIN, SlotName::A.chain(), SlotName::B.chain()].contains(&name)
+    [STORE, SlotName::A.chain(), SlotName::B.chain()].contains(&name)
+}
+
+/// One label, as Kubernetes takes it for a label's value.
+pub fn is_label(text: &str) -> bool {
+    let alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(alphanumeric)
+        && bytes.last().is_some_and(alphanumeric)
+        && bytes.iter().all(|c| alphanumeric(c) || *c == b'-')
+        && bytes.len() <= LONGEST_LABEL
 }
 
 fn label(what: &'static str, name: &str, longest: usize) -> Result<String, BadName> {
@@ -59,15 +71,6 @@ fn label(what: &'static str, name: &str, longest: usize) -> Result<String, BadNa
         return Ok(name.to_owned());
     }
     Err(BadName::Form { what, name: name.to_owned(), longest })
-}
-
-fn is_label(text: &str) -> bool {
-    let alphanumeric = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(alphanumeric)
-        && bytes.last().is_some_and(alphanumeric)
-        && bytes.iter().all(|c| alphanumeric(c) || *c == b'-')
-        && bytes.len() <= LONGEST_LABEL
 }
 
 #[cfg(test)]
@@ -96,9 +99,16 @@ mod tests {
 
     #[test]
     fn a_node_name_may_have_dots_but_no_path() {
-        assert!(node("worker-1.rack2.example").is_ok());
-        for bad in ["", ".", "..", "a..b", "a/b", "a.", "A"] {
-            assert!(node(bad).is_err(), "{bad:?}");
+        let longest = format!("{0}.{0}.{0}.{1}", "a".repeat(63), "b".repeat(61));
+        for good in ["n1", "worker-1.rack2.example", "0", longest.as_str()] {
+            assert_eq!(node(good).unwrap(), good);
+        }
+        let (too_long, long_part) = (format!("{longest}x"), "a".repeat(64));
+        for bad in
+            ["", ".", "..", "a..b", "a/b", "a.", "-n", "n-", "A", "a b", "ü", "a_b", &too_long, &long_part]
+        {
+            let error = node(bad).unwrap_err().to_string();
+            assert!(error.contains("node") && !error.contains('\n'), "{error}");
         }
     }
 }
