@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 const RIDE: Reaction = Reaction::RideThrough(Duration::from_secs(20));
-const READY: Life = Life::Ready { took: Duration::ZERO };
+const READY: Life = Life::Ready { took: None };
 
 /// postgres, kine, apiserver, kcm, ccm with the reactions real components have.
 fn tenant() -> Vec<Step> {

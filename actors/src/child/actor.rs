@@ -251,10 +251,11 @@ impl ChildActor {
 
     fn became(&mut self, life: Life, ctx: &mut Context<Self>) {
         let what = match &life {
-            Life::Ready { took } => {
+            Life::Ready { took: Some(took) } => {
                 self.ready_took = Some(*took);
                 format!("ready after {:.2} s", took.as_secs_f64())
             }
+            Life::Ready { took: None } => "still ready".to_owned(),
             Life::Dead { failure } => {
                 self.fetch_tail(ctx);
                 failure.clone()
