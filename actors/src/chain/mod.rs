@@ -13,6 +13,8 @@
 //! is heard again when it is down; and what an operator must decide (a give-up, a refusal) no neighbour's death undoes.
 
 #[cfg(test)]
+mod crossings;
+#[cfg(test)]
 mod tests;
 
 use crate::child::Life;

@@ -9,7 +9,7 @@ const RIDE: Reaction = Reaction::RideThrough(Duration::from_secs(20));
 const READY: Life = Life::Ready { took: None };
 
 /// postgres, kine, apiserver, kcm, ccm with the reactions real components have.
-fn tenant() -> Vec<Step> {
+pub(super) fn tenant() -> Vec<Step> {
     let component = FakeComponent::new();
     let mut steps: Vec<_> =
         ["postgres", "kine", "apiserver", "kcm", "ccm"].iter().map(|name| step(name, &component)).collect();
