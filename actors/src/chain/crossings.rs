@@ -206,6 +206,8 @@ fn events() -> impl Strategy<Value = Vec<(usize, u8, bool)>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     #[test]
     fn whatever_crosses_a_chain_arrives_where_it_was_sent_last(events in events(), up: bool) {
         let mut house = House::new();

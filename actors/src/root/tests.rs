@@ -3,7 +3,7 @@
 use super::*;
 use crate::fake::FakeWorld;
 use crate::handover::{Phase, Record};
-use crate::host::ExitStatus;
+use crate::host::{ExitStatus, PrepareError};
 use crate::status::{ChainStatus, HandoverOutcome};
 
 /// Polls the status under paused time until `wanted` holds; a minute of virtual time is the limit.
@@ -209,4 +209,41 @@ async fn stop_and_start_of_a_tenant_are_answered_on_arrival() {
     assert_ne!(world.host.pid("demo/postgres").unwrap(), before);
     let unknown = root.send(Command::StopTenant { name: "nobody".into() }).await.unwrap();
     assert!(matches!(unknown, Err(Refusal::NotFound(_))));
+}
+
+#[actix::test]
+async fn a_kine_gets_its_port_back_even_after_a_start_that_never_listened() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    let status = until(&root, all_ready).await;
+    let address = status.slots[0].children[0].address;
+    world.host.silence("slot-a/kine", true);
+    for _ in 0..2 {
+        let pid = world.host.pid("slot-a/kine").unwrap();
+        world.host.exit(pid, ExitStatus::Code(1));
+        until(&root, |_| world.host.pid("slot-a/kine").is_some_and(|new| new != pid)).await;
+    }
+    assert_eq!(world.component("slot-a/kine").previous_addresses(), [None, address, address]);
+}
+
+#[actix::test]
+async fn a_start_without_a_process_shows_no_last_words_and_what_it_waits_for_is_this_starts_own() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("demo/kine").set_obstacle(Some(PrepareError::Fatal("no binary".into())));
+    world.host.exit(world.host.pid("demo/kine").unwrap(), ExitStatus::Code(1));
+    let status = until(&root, |status| tenant(status, "demo").state == ChainState::Degraded).await;
+    let kine = &tenant(&status, "demo").children[1];
+    assert_eq!(kine.last_failure.as_deref(), Some("no binary"));
+    assert_eq!(kine.log_tail, [""; 0], "these are the words of another life");
+    assert_eq!(kine.log.as_deref(), Some("/fake.log"));
+
+    world.component("demo/kine").set_obstacle(None);
+    world.host.silence("demo/kine", true);
+    let retry = tokio::spawn(root.send(Command::RetryTenant { name: "demo".into() }));
+    let status = until(&root, |status| tenant(status, "demo").children[1].pid.is_some()).await;
+    assert_eq!(tenant(&status, "demo").children[1].waits_for.as_deref(), Some("its TCP port"));
+    world.host.silence("demo/kine", false);
+    retry.await.unwrap().unwrap().unwrap();
 }
