@@ -154,7 +154,7 @@ impl House {
                             *result = Err(PrepareError::Retry("no".into()));
                         }
                         Happening::Gate { result, .. } if badly => {
-                            *result = Err(GateError::Hopeless("no".into()))
+                            *result = Err(GateError::Hopeless("no".into()));
                         }
                         _ => {}
                     }

@@ -111,6 +111,9 @@ impl Processes for FakeHost {
     async fn spawn(&self, component: &ComponentId, _spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.diary.write(format!("spawn {component}"));
         let deaf = self.deaf.lock().is_ok_and(|deaf| deaf.contains(&component.to_string()));
+        if self.pid(&component.to_string()).is_some() {
+            self.diary.write(format!("twice {component}"));
+        }
         let mut processes = self.processes.lock().map_err(|_| SpawnError::Retry("poisoned".into()))?;
         let pid = u32::try_from(processes.len()).unwrap_or(0) + 1;
         processes.insert(pid, Process { component: component.clone(), exit: watch::Sender::new(None), deaf });
