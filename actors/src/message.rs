@@ -31,7 +31,7 @@ pub enum Command {
     RestartTenant {
         name: String,
     },
-    /// Clears a give-up (`Degraded`) or a repaired refusal and tries again.
+    /// Clears a give-up (`Degraded`) or a repaired refusal and tries again. Takes the chains of kcp as well: `slot-a`.
     RetryTenant {
         name: String,
     },

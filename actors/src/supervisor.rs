@@ -42,6 +42,8 @@ pub struct ChainNews {
     pub chain: String,
     pub state: ChainState,
     pub reason: Option<String>,
+    /// Goals the chain had heard when it told this: fewer than were sent make it old news.
+    pub goals_heard: u64,
     /// Steps that serve now: ready, or riding through an earlier step's restart.
     pub serving: BTreeMap<String, Running>,
 }
@@ -66,6 +68,7 @@ pub struct Supervisor {
     parent: Recipient<ChainNews>,
     outside: Outside,
     hurry: Option<Duration>,
+    goals_heard: u64,
 }
 
 impl Supervisor {
@@ -78,7 +81,8 @@ impl Supervisor {
     ) -> Result<Addr<Self>, ChainError> {
         let chain = Chain::new(&steps)?;
         let name = name.into();
-        Ok(Self { name, chain, steps, children: Vec::new(), parent, outside, hurry: None }.start())
+        Ok(Self { name, chain, steps, children: Vec::new(), parent, outside, hurry: None, goals_heard: 0 }
+            .start())
     }
 
     fn feed(&mut self, event: Event) {
@@ -122,7 +126,13 @@ impl Supervisor {
             .filter(|child| child.serving)
             .filter_map(|child| Some((child.name.clone(), child.running.clone()?)))
             .collect();
-        self.parent.do_send(ChainNews { chain: self.name.clone(), state, reason, serving });
+        self.parent.do_send(ChainNews {
+            chain: self.name.clone(),
+            state,
+            reason,
+            goals_heard: self.goals_heard,
+            serving,
+        });
     }
 }
 
@@ -173,6 +183,7 @@ impl Handler<Goal> for Supervisor {
                 return;
             }
         };
+        self.goals_heard += 1;
         self.feed(event);
         self.tell();
     }

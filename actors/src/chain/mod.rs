@@ -8,7 +8,12 @@
 //! The whole machine is one list and one question, asked after every event: what is the next thing to do? Stops come
 //! first, from the end, one at a time: while one is unfinished nothing starts. Then the first step that is not ready gets
 //! its start. There is no other order in which anything can happen.
+//!
+//! Orders and news cross on their way. So a stage changes with the order, not with its echo; a step that was told to stop
+//! is heard again when it is down; and what an operator must decide (a give-up, a refusal) no neighbour's death undoes.
 
+#[cfg(test)]
+mod crossings;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +64,9 @@ enum Stage {
     Down,
     Starting,
     Ready,
+    /// It rode through an earlier step's death, and its gate is looked at again.
+    Rechecking,
+    /// It was told to stop. Whatever it said before it heard that is late: only `Down` counts.
     Stopping,
     Dead,
     Due,
@@ -130,7 +138,10 @@ impl Chain {
         let mut effects = Vec::new();
         match event {
             Event::Up => self.up = true,
-            Event::Down => self.up = false,
+            Event::Down => {
+                self.up = false;
+                self.was_ready = false;
+            }
             Event::Retry => {
                 for (index, link) in self.links.iter_mut().enumerate() {
                     if matches!(link.stage, Stage::Failed | Stage::Refused) {
@@ -150,24 +161,29 @@ impl Chain {
 
     fn child(&mut self, index: usize, life: Life) -> Vec<Effect> {
         let link = &mut self.links[index];
+        if link.stage == Stage::Stopping && life != Life::Down {
+            return Vec::new();
+        }
         match life {
+            Life::Starting | Life::Stopping => {}
             Life::Down => {
                 link.stage = Stage::Down;
                 link.must_stop = false;
                 link.recheck = None;
                 link.reason = None;
             }
-            Life::Starting => link.stage = Stage::Starting,
             Life::Ready { .. } => {
                 link.stage = Stage::Ready;
                 link.reason = None;
             }
-            Life::Stopping => link.stage = Stage::Stopping,
             Life::Due => link.stage = Stage::Due,
             Life::Failed { reason, refused } => {
                 link.stage = if refused { Stage::Refused } else { Stage::Failed };
+                link.must_stop = false;
                 link.reason = Some(reason);
             }
+            // Something before it died again: its gate will have another look, and this one proves nothing.
+            Life::Red if link.recheck.is_some() => {}
             Life::Red => {
                 link.must_stop = true;
                 return self.spread(index);
@@ -188,7 +204,7 @@ impl Chain {
         let mut excused = Vec::new();
         for index in first + 1..self.links.len() {
             let link = &mut self.links[index];
-            if link.stage == Stage::Down {
+            if matches!(link.stage, Stage::Down | Stage::Failed | Stage::Refused) {
                 continue;
             }
             let ride = gone.iter().try_fold(Duration::ZERO, |longest, &dead| match link.reactions[dead] {
@@ -220,14 +236,13 @@ impl Chain {
             return Some(Effect::Stop(index));
         }
         if !up {
-            self.was_ready = false;
             return None;
         }
         for (index, link) in self.links.iter_mut().enumerate() {
             match (link.stage, link.recheck.take()) {
                 (Stage::Ready, None) => {}
-                (Stage::Ready, Some(within)) => {
-                    link.stage = Stage::Starting;
+                (Stage::Ready | Stage::Rechecking, Some(within)) => {
+                    link.stage = Stage::Rechecking;
                     return Some(Effect::Recheck(index, within));
                 }
                 (Stage::Down | Stage::Due, _) => {

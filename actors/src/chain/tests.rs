@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 const RIDE: Reaction = Reaction::RideThrough(Duration::from_secs(20));
-const READY: Life = Life::Ready { took: Duration::ZERO };
+const READY: Life = Life::Ready { took: None };
 
 /// postgres, kine, apiserver, kcm, ccm with the reactions real components have.
-fn tenant() -> Vec<Step> {
+pub(super) fn tenant() -> Vec<Step> {
     let component = FakeComponent::new();
     let mut steps: Vec<_> =
         ["postgres", "kine", "apiserver", "kcm", "ccm"].iter().map(|name| step(name, &component)).collect();
@@ -142,6 +142,85 @@ fn a_refusal_leaves_the_later_steps_unspawned() {
     let refused = Life::Failed { reason: "two identities".into(), refused: true };
     assert_eq!(orders(&chain.step(child(2, refused))), [""; 0]);
     assert_eq!(chain.state(), (ChainState::Refused, Some("apiserver: two identities".into())));
+}
+
+#[test]
+fn a_step_told_to_stop_is_stopped_once_whatever_it_said_meanwhile() {
+    let mut chain = Chain::new(&tenant()).unwrap();
+    chain.step(Event::Up);
+    assert_eq!(orders(&chain.step(Event::Down)), ["stop 0"]);
+    for late in [Life::Starting, READY, Life::Dead { failure: "x".into() }, Life::Due, Life::Stopping] {
+        assert_eq!(orders(&chain.step(child(0, late))), [""; 0]);
+    }
+    chain.step(child(0, Life::Down));
+    assert_eq!(chain.state(), (ChainState::Down, None));
+}
+
+#[test]
+fn an_earlier_death_neither_lifts_a_refusal_nor_a_give_up() {
+    for refused in [true, false] {
+        let mut chain = running();
+        let state = if refused { ChainState::Refused } else { ChainState::Degraded };
+        chain.step(dead(4));
+        chain.step(child(4, Life::Failed { reason: "no".into(), refused }));
+        chain.links[4].reactions[0] = Reaction::Restart;
+        assert_eq!(orders(&chain.step(dead(0))), [""; 0]);
+        assert_eq!(orders(&chain.step(child(0, Life::Due))), ["start 0"]);
+        for index in 0..4 {
+            chain.step(ready(index));
+        }
+        assert_eq!(chain.state(), (state, Some("ccm: no".into())));
+    }
+}
+
+#[test]
+fn a_gate_still_closed_counts_only_while_everything_before_it_is_ready() {
+    let mut chain = running();
+    chain.step(dead(0));
+    chain.step(child(0, Life::Due));
+    assert_eq!(orders(&chain.step(ready(0))), ["recheck 1"]);
+    chain.step(dead(0));
+    assert_eq!(orders(&chain.step(child(1, Life::Red))), [""; 0], "kine cannot serve without postgres");
+    assert_eq!(orders(&chain.step(child(0, Life::Due))), ["start 0"]);
+    assert_eq!(orders(&chain.step(ready(0))), ["recheck 1"], "its time begins anew");
+    assert_eq!(orders(&chain.step(child(1, Life::Red))), ["stop 1"]);
+}
+
+#[test]
+fn a_chain_started_during_its_stop_is_starting_not_recovering() {
+    let mut chain = running();
+    chain.step(Event::Down);
+    chain.step(Event::Up);
+    assert_eq!(chain.state().0, ChainState::Starting);
+    assert_eq!(orders(&chain.step(child(4, Life::Down))), ["start 4"]);
+}
+
+#[test]
+fn retry_tries_every_step_that_gave_up() {
+    let mut chain = running();
+    for index in [1, 4] {
+        chain.step(dead(index));
+        chain.step(child(index, Life::Failed { reason: "gave up".into(), refused: false }));
+    }
+    let effects = chain.step(Event::Retry);
+    assert!(effects.contains(&Effect::Retry(1)) && effects.contains(&Effect::Retry(4)), "{effects:?}");
+    assert_eq!(orders(&chain.step(child(4, Life::Due))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(1, Life::Due))), ["start 1"]);
+}
+
+#[test]
+fn a_guard_that_refuses_a_restart_leaves_what_rides_through_as_it_is() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(dead(2))), ["stop 3"]);
+    chain.step(child(3, Life::Down));
+    chain.step(child(2, Life::Due));
+    let refused = Life::Failed { reason: "two identities".into(), refused: true };
+    assert_eq!(orders(&chain.step(child(2, refused))), [""; 0]);
+    assert_eq!(chain.state().0, ChainState::Refused);
+    chain.step(Event::Retry);
+    assert_eq!(orders(&chain.step(child(2, Life::Due))), ["start 2"]);
+    assert_eq!(orders(&chain.step(ready(2))), ["start 3"]);
+    assert_eq!(orders(&chain.step(ready(3))), ["recheck 4"]);
 }
 
 proptest! {

@@ -14,6 +14,8 @@ use crate::spec::{ProcessSpec, Seam, Step};
 use crate::status::{ChildState, ChildStatus};
 use actix::prelude::*;
 use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -73,7 +75,11 @@ pub struct ChildActor {
     outside: Outside,
     upstream: Upstream,
     spec: Option<ProcessSpec>,
+    /// The process of the latest start, if that start had one.
     running: Option<Running>,
+    /// Where any process of it listened last: a start that never came so far must not lose the port.
+    address: Option<SocketAddr>,
+    log: Option<PathBuf>,
     timers: HashMap<Timer, SpawnHandle>,
     preparing: Option<SpawnHandle>,
     gating: Option<SpawnHandle>,
@@ -104,6 +110,8 @@ impl ChildActor {
             upstream: Upstream::default(),
             spec: None,
             running: None,
+            address: None,
+            log: None,
             timers: HashMap::new(),
             preparing: None,
             gating: None,
@@ -127,10 +135,12 @@ impl ChildActor {
             Effect::Abandon => cancel(&mut self.preparing, ctx),
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
+                self.note.say("");
                 let listeners = Arc::clone(&self.outside.listeners);
                 let wait = async move { (listeners.listening(&identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
                     let found = result.as_ref().ok().copied();
+                    actor.address = found.or(actor.address);
                     if let Some(running) = actor.running.take() {
                         let of_this = running.identity == identity;
                         let running = if of_this { Running { address: found, ..running } } else { running };
@@ -178,7 +188,9 @@ impl ChildActor {
 
     /// The guard first, then the blueprint: a start that the guard refuses has changed nothing.
     fn prepare(&mut self, attempt: u64, ctx: &mut Context<Self>) {
-        self.note.say("its preparation");
+        self.note.say("");
+        self.running = None;
+        self.log_tail.clear();
         let (blueprint, seam, note) =
             (Arc::clone(&self.step.blueprint), self.step.seam.clone(), self.note.clone());
         let upstream = self.upstream.clone();
@@ -200,6 +212,7 @@ impl ChildActor {
     }
 
     fn spawn(&mut self, attempt: u64, ctx: &mut Context<Self>) {
+        self.note.say("");
         let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.clone());
         let birth = async move {
             let spec = spec.ok_or_else(|| SpawnError::Fatal(format!("{id} was not prepared")))?;
@@ -215,6 +228,7 @@ impl ChildActor {
                     log_offset: spawned.log_offset,
                 };
                 actor.tell(What::Running(running.clone()));
+                actor.log = Some(running.log.clone());
                 actor.running = Some(running);
                 actor.await_exit(identity.clone(), ctx);
                 identity
@@ -233,7 +247,7 @@ impl ChildActor {
 
     fn await_gate(&mut self, identity: Identity, ctx: &mut Context<Self>) {
         cancel(&mut self.gating, ctx);
-        self.note.say("its gate");
+        self.note.say("");
         let (blueprint, note, running) =
             (Arc::clone(&self.step.blueprint), self.note.clone(), self.running.clone());
         let wait = async move {
@@ -251,10 +265,11 @@ impl ChildActor {
 
     fn became(&mut self, life: Life, ctx: &mut Context<Self>) {
         let what = match &life {
-            Life::Ready { took } => {
+            Life::Ready { took: Some(took) } => {
                 self.ready_took = Some(*took);
                 format!("ready after {:.2} s", took.as_secs_f64())
             }
+            Life::Ready { took: None } => "still ready".to_owned(),
             Life::Dead { failure } => {
                 self.fetch_tail(ctx);
                 failure.clone()
@@ -275,14 +290,17 @@ impl ChildActor {
         self.tell(What::Life(life));
     }
 
-    /// The last words of a process go into its failure report.
+    /// The last words of a process go into its own failure report, not into that of a start that never had one.
     fn fetch_tail(&self, ctx: &mut Context<Self>) {
         let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
         let processes = Arc::clone(&self.outside.processes);
+        let attempt = self.machine.attempt();
         let read = async move { processes.log_tail(&log, TAIL).await };
-        ctx.spawn(read.into_actor(self).map(|tail, actor, _| {
-            actor.log_tail = tail;
-            actor.show();
+        ctx.spawn(read.into_actor(self).map(move |tail, actor, _| {
+            if actor.machine.attempt() == attempt {
+                actor.log_tail = tail;
+                actor.show();
+            }
         }));
     }
 
@@ -305,7 +323,7 @@ impl ChildActor {
             waits_for: self.machine.waits_for().map(str::to_owned),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
-            log: self.running.as_ref().map(|running| running.log.display().to_string()),
+            log: self.log.as_ref().map(|log| log.display().to_string()),
             stand_in: self.step.stand_in.clone(),
         })));
     }
@@ -331,7 +349,7 @@ impl Handler<Order> for ChildActor {
     fn handle(&mut self, order: Order, ctx: &mut Self::Context) {
         let event = match order {
             Order::Start(mut upstream) => {
-                upstream.previous_address = self.running.as_ref().and_then(|running| running.address);
+                upstream.previous_address = self.address;
                 self.upstream = upstream;
                 Event::Start
             }

@@ -39,7 +39,7 @@ pub enum Event {
     Recheck {
         within: Duration,
     },
-    /// An earlier step died: until the next `Ready`, an ending is not this child's fault.
+    /// An earlier step died: until the next `Start` or `Ready`, an ending is not this child's fault.
     Excuse,
     /// An operator's wish to try again after a give-up or a refusal.
     Retry,
@@ -127,8 +127,9 @@ pub enum Timer {
 pub enum Life {
     Down,
     Starting,
+    /// `took`: from the start of the preparation; `None`: it was ready before, and its gate was looked at again.
     Ready {
-        took: Duration,
+        took: Option<Duration>,
     },
     /// Alive, but the gate stayed closed after an earlier step's restart.
     Red,
@@ -176,9 +177,10 @@ enum Phase {
     Discovering {
         identity: Identity,
     },
+    /// `ready_since`: its gate was open before, and is looked at again.
     Gating {
         identity: Identity,
-        recheck: bool,
+        ready_since: Option<Instant>,
     },
     Ready {
         identity: Identity,

@@ -55,6 +55,8 @@ impl Child {
         self.attempt += 1;
         self.started_at = Some(now);
         self.stop_deadline = None;
+        // What comes now is a life of its own: an excuse that outlived its death would make a loop nobody counts.
+        self.excused = false;
         self.phase = Phase::Preparing;
         vec![
             self.arm(Timer::Gate, self.start_deadline),
@@ -84,7 +86,7 @@ impl Child {
                 vec![Effect::Discover { identity }]
             }
             (Phase::Spawning, Ok(identity)) => {
-                self.phase = Phase::Gating { identity: identity.clone(), recheck: false };
+                self.phase = Phase::Gating { identity: identity.clone(), ready_since: None };
                 vec![Effect::AwaitGate { identity }]
             }
             (Phase::Spawning, Err(SpawnError::Fatal(reason))) => self.fail(reason, false),
@@ -98,17 +100,18 @@ impl Child {
     fn discovered(&mut self) -> Vec<Effect> {
         let Phase::Discovering { identity } = &self.phase else { return Vec::new() };
         let identity = identity.clone();
-        self.phase = Phase::Gating { identity: identity.clone(), recheck: false };
+        self.phase = Phase::Gating { identity: identity.clone(), ready_since: None };
         vec![Effect::AwaitGate { identity }]
     }
 
     fn gate(&mut self, result: Result<(), GateError>, now: Instant) -> Vec<Effect> {
-        let Phase::Gating { identity, .. } = &self.phase else { return Vec::new() };
+        let Phase::Gating { identity, ready_since } = &self.phase else { return Vec::new() };
         match result {
             Ok(()) => {
-                self.phase = Phase::Ready { identity: identity.clone(), since: now };
+                let first = ready_since.is_none();
+                let took = self.started_at.filter(|_| first).map(|at| now.duration_since(at));
+                self.phase = Phase::Ready { identity: identity.clone(), since: ready_since.unwrap_or(now) };
                 self.excused = false;
-                let took = self.started_at.map_or(Duration::ZERO, |at| now.duration_since(at));
                 vec![Effect::Disarm(Timer::Gate), Effect::Became(Life::Ready { took })]
             }
             Err(GateError::Hopeless(failure)) => {
@@ -120,16 +123,21 @@ impl Child {
 
     /// The gate of a running process is looked at again, under a deadline of its own.
     fn recheck(&mut self, within: Duration) -> Vec<Effect> {
-        let Phase::Ready { identity, .. } = &self.phase else { return Vec::new() };
+        let (Phase::Ready { identity, since } | Phase::Gating { identity, ready_since: Some(since) }) =
+            &self.phase
+        else {
+            return Vec::new();
+        };
         let identity = identity.clone();
-        self.phase = Phase::Gating { identity: identity.clone(), recheck: true };
+        self.phase = Phase::Gating { identity: identity.clone(), ready_since: Some(*since) };
         vec![self.arm(Timer::Gate, within), Effect::Became(Life::Starting), Effect::AwaitGate { identity }]
     }
 
     fn stop(&mut self, deadline: Option<Duration>) -> Vec<Effect> {
         self.stop_deadline = deadline;
         match self.phase.clone() {
-            Phase::Down => vec![Effect::Became(Life::Down)],
+            // Said once: the chain would take a second word for the end of a life that has not begun yet.
+            Phase::Down => Vec::new(),
             Phase::Failed { .. } | Phase::Due => self.down(),
             Phase::Backoff => {
                 let mut effects = vec![Effect::Disarm(Timer::Backoff)];
@@ -143,7 +151,8 @@ impl Child {
             | Phase::Ready { identity, .. } => self.ask_to_end(identity, Then::Down),
             Phase::Ending { identity, .. } => {
                 self.phase = Phase::Ending { identity, then: Then::Down };
-                vec![Effect::Became(Life::Stopping)]
+                let hurry = deadline.map(|within| self.arm(Timer::Stop, within));
+                hurry.into_iter().chain([Effect::Became(Life::Stopping)]).collect()
             }
             Phase::Reaping { identity, .. } => {
                 self.phase = Phase::Reaping { identity, then: Then::Down };
@@ -203,7 +212,7 @@ impl Child {
         let identity = identity.clone();
         match self.phase.clone() {
             Phase::Ending { then, .. } => self.reap(identity, then),
-            Phase::Ready { since, .. } => {
+            Phase::Ready { since, .. } | Phase::Gating { ready_since: Some(since), .. } => {
                 let ready_for = Some(now.duration_since(since));
                 self.reap(
                     identity,
@@ -301,7 +310,7 @@ impl Child {
             }
             // A spawn cannot be dropped: its process would be nobody's. Its answer is awaited for another deadline.
             (Timer::Gate, Phase::Spawning) => vec![self.arm(Timer::Gate, self.start_deadline)],
-            (Timer::Gate, Phase::Gating { recheck: true, .. }) => {
+            (Timer::Gate, Phase::Gating { ready_since: Some(_), .. }) => {
                 vec![self.arm(Timer::Gate, self.start_deadline), Effect::Became(Life::Red)]
             }
             (Timer::Gate, Phase::Discovering { identity }) => {

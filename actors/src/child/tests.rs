@@ -54,7 +54,7 @@ fn a_start_goes_through_preparation_spawn_discovery_and_gate() {
     assert_eq!(effects, [Effect::AwaitGate { identity: process(1) }]);
     let later = now + Duration::from_millis(40);
     let effects = child.step(Event::Gate { identity: process(1), result: Ok(()) }, later);
-    assert_eq!(became(&effects), [&Life::Ready { took: Duration::from_millis(40) }]);
+    assert_eq!(became(&effects), [&Life::Ready { took: Some(Duration::from_millis(40)) }]);
 }
 
 #[test]
@@ -169,6 +169,84 @@ fn a_recheck_that_stays_closed_turns_red() {
     let effects = child.step(Event::Timer { timer: Timer::Gate, attempt: 1 }, now);
     assert_eq!(became(&effects), [&Life::Red]);
     assert_eq!(child.state(), ChildState::Starting);
+}
+
+/// Drives a started child to its gate as `process(pid)`.
+fn to_its_gate(child: &mut Child, pid: u32, now: Instant) {
+    let attempt = child.attempt();
+    child.step(Event::Prepared { attempt, result: Ok(()) }, now);
+    child.step(Event::Spawned { attempt, result: Ok(process(pid)) }, now);
+    let address = "127.0.0.1:4000".parse().unwrap();
+    child.step(Event::Discovered { identity: process(pid), result: Ok(address) }, now);
+}
+
+#[test]
+fn an_excuse_ends_with_the_next_start() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Excuse, now);
+    for pid in 1..10 {
+        child.step(Event::Exited { identity: process(pid), status: ExitStatus::Code(1) }, now);
+        child.step(Event::Reaped { identity: process(pid), result: Ok(()) }, now);
+        let attempt = child.attempt();
+        child.step(Event::Timer { timer: Timer::Backoff, attempt }, now);
+        child.step(Event::Start, now);
+        to_its_gate(&mut child, pid + 1, now);
+    }
+    assert_eq!(child.state(), ChildState::Failed, "a step that never starts again must give up");
+}
+
+#[test]
+fn a_recheck_neither_renews_the_time_a_start_took_nor_ends_a_healthy_spell() {
+    let (mut child, start) = (child(), Instant::now());
+    bring_up(&mut child, 1, start);
+    let later = start + Duration::from_secs(3600);
+    child.step(Event::Recheck { within: Duration::from_secs(20) }, later);
+    let effects = child.step(Event::Gate { identity: process(1), result: Ok(()) }, later);
+    assert_eq!(became(&effects), [&Life::Ready { took: None }]);
+    assert!(matches!(child.phase, Phase::Ready { since, .. } if since == start));
+}
+
+#[test]
+fn a_death_during_a_recheck_counts_as_the_death_of_a_ready_process() {
+    let (mut child, start) = (child(), Instant::now());
+    bring_up(&mut child, 1, start);
+    let later = start + Duration::from_secs(3600);
+    child.step(Event::Recheck { within: Duration::from_secs(20) }, later);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Signal(9) }, later);
+    let effects = child.step(Event::Reaped { identity: process(1), result: Ok(()) }, later);
+    assert_eq!(became(&effects), [&Life::Due], "after a healthy spell the first restart is immediate");
+    assert_eq!(child.last_failure(), Some("killed by signal 9"));
+}
+
+#[test]
+fn a_recheck_during_a_recheck_begins_a_new_deadline() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Recheck { within: Duration::from_secs(20) }, now);
+    let effects = child.step(Event::Recheck { within: Duration::from_secs(20) }, now);
+    assert!(effects.contains(&Effect::AwaitGate { identity: process(1) }), "{effects:?}");
+}
+
+#[test]
+fn a_child_is_down_once_however_often_it_is_stopped() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    child.step(Event::Stop { deadline: None }, now);
+    let effects = child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Down]);
+    let again = child.step(Event::Stop { deadline: None }, now);
+    assert_eq!(again, [], "a second Down would be taken for the end of the next life");
+}
+
+#[test]
+fn a_hurried_stop_shortens_an_ending_that_is_under_way() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    child.step(Event::Stop { deadline: None }, now);
+    let hurry = Duration::from_secs(1);
+    let effects = child.step(Event::Stop { deadline: Some(hurry) }, now);
+    assert!(effects.contains(&Effect::Arm { timer: Timer::Stop, attempt: 1, after: hurry }), "{effects:?}");
 }
 
 /// A tiny host: remembers what was asked and can answer each of it, well or badly, in any order.

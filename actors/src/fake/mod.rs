@@ -55,9 +55,29 @@ pub struct FakeHost {
     pub diary: Diary,
     processes: Arc<Mutex<BTreeMap<u32, Process>>>,
     deaf: Arc<Mutex<Vec<String>>>,
+    silent: watch::Sender<Vec<String>>,
 }
 
 impl FakeHost {
+    /// From now on, processes of `component` open no port, or do so at last.
+    pub fn silence(&self, component: &str, silent: bool) {
+        self.silent.send_modify(|components| {
+            components.retain(|other| other != component);
+            if silent {
+                components.push(component.to_owned());
+            }
+        });
+    }
+
+    /// Every process that has not ended.
+    pub fn live(&self) -> Vec<String> {
+        let processes = self.processes.lock().map(|processes| {
+            let live = processes.values().filter(|process| process.exit.borrow().is_none());
+            live.map(|process| process.component.to_string()).collect()
+        });
+        processes.unwrap_or_default()
+    }
+
     /// From now on, processes of `component` ignore their stop signal.
     pub fn deafen(&self, component: &str) {
         if let Ok(mut deaf) = self.deaf.lock() {
@@ -91,6 +111,9 @@ impl Processes for FakeHost {
     async fn spawn(&self, component: &ComponentId, _spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.diary.write(format!("spawn {component}"));
         let deaf = self.deaf.lock().is_ok_and(|deaf| deaf.contains(&component.to_string()));
+        if self.pid(&component.to_string()).is_some() {
+            self.diary.write(format!("twice {component}"));
+        }
         let mut processes = self.processes.lock().map_err(|_| SpawnError::Retry("poisoned".into()))?;
         let pid = u32::try_from(processes.len()).unwrap_or(0) + 1;
         processes.insert(pid, Process { component: component.clone(), exit: watch::Sender::new(None), deaf });
@@ -140,6 +163,12 @@ impl Processes for FakeHost {
 #[async_trait]
 impl Listeners for FakeHost {
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String> {
+        let component =
+            self.processes.lock().ok().and_then(|processes| {
+                processes.get(&identity.pid).map(|process| process.component.to_string())
+            });
+        let speaks = |silent: &Vec<String>| !component.as_ref().is_some_and(|name| silent.contains(name));
+        self.silent.subscribe().wait_for(speaks).await.map_err(|error| error.to_string())?;
         let port = u16::try_from(identity.pid).unwrap_or(0) + 4000;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
     }
@@ -150,11 +179,26 @@ impl Listeners for FakeHost {
 pub struct FakeComponent {
     open: watch::Sender<bool>,
     listens: Listens,
+    obstacle: Arc<Mutex<Option<PrepareError>>>,
+    previous: Arc<Mutex<Vec<Option<SocketAddr>>>>,
 }
 
 impl FakeComponent {
     pub fn new() -> Self {
-        Self { open: watch::Sender::new(true), listens: Listens::OneTcp }
+        let (obstacle, previous) = (Arc::default(), Arc::default());
+        Self { open: watch::Sender::new(true), listens: Listens::OneTcp, obstacle, previous }
+    }
+
+    /// What stands in the way of the next preparations.
+    pub fn set_obstacle(&self, obstacle: Option<PrepareError>) {
+        if let Ok(mut current) = self.obstacle.lock() {
+            *current = obstacle;
+        }
+    }
+
+    /// The previous address each preparation was told.
+    pub fn previous_addresses(&self) -> Vec<Option<SocketAddr>> {
+        self.previous.lock().map(|previous| previous.clone()).unwrap_or_default()
     }
 
     /// Gates of later starts and rechecks open only while this is true.
@@ -171,7 +215,13 @@ impl Default for FakeComponent {
 
 #[async_trait]
 impl Blueprint for FakeComponent {
-    async fn prepare(&self, _context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+    async fn prepare(&self, context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        if let Ok(mut previous) = self.previous.lock() {
+            previous.push(context.previous_address);
+        }
+        if let Ok(Some(obstacle)) = self.obstacle.lock().map(|obstacle| obstacle.clone()) {
+            return Err(obstacle);
+        }
         Ok(ProcessSpec {
             program: PathBuf::from("/fake"),
             arg0: None,

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// A whole outside that a test holds in its hand.
 #[derive(Debug, Clone, Default)]
@@ -22,10 +22,13 @@ pub struct FakeWorld {
     pub diary: Diary,
     components: Arc<Mutex<BTreeMap<String, FakeComponent>>>,
     state: Arc<Mutex<State>>,
+    stalled: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Who a slot leads as, where it is not `host_<slot>`; `None`: it has not tried yet.
+    leaders: BTreeMap<SlotName, Option<String>>,
     tenants: BTreeMap<String, TenantRecord>,
     record: Option<Record>,
     target: Option<(SlotName, SocketAddr)>,
@@ -52,12 +55,41 @@ impl FakeWorld {
         self
     }
 
+    /// From now on, `journal ready`, `put demo` or `erase demo` does its work and answers only after [`Self::resume`].
+    pub fn stall(&self, call: &str) {
+        self.stalled.send_replace(Some(call.to_owned()));
+    }
+
+    pub fn resume(&self) {
+        self.stalled.send_replace(None);
+    }
+
+    async fn answer(&self, call: String) {
+        // The sender is part of this world, so the wait ends with a resume or never.
+        let _ = self.stalled.subscribe().wait_for(|stalled| stalled.as_ref() != Some(&call)).await;
+    }
+
+    pub fn set_leader(&self, slot: SlotName, identity: Option<&str>) {
+        self.state().leaders.insert(slot, identity.map(str::to_owned));
+    }
+
+    /// Somebody holds the lease.
+    pub fn set_lease(&self, holder: &str) {
+        let holder = holder.to_owned();
+        self.state().lease = Some(Lease { holder, uid: "1".into(), resource_version: "1".into() });
+    }
+
     pub fn break_canary(&self) {
         self.state().broken_canary = true;
     }
 
     pub fn target(&self) -> Option<SlotName> {
         self.state().target.map(|(slot, _)| slot)
+    }
+
+    /// Whether desired state has this tenant, and wants it to run.
+    pub fn desired(&self, name: &str) -> Option<bool> {
+        self.state().tenants.get(name).map(|record| record.run)
     }
 
     pub fn record(&self) -> Option<Record> {
@@ -121,12 +153,14 @@ impl Estate for FakeWorld {
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
         self.diary.write(format!("put {} {}", record.name, record.run));
         self.state().tenants.insert(record.name.clone(), record.clone());
+        self.answer(format!("put {}", record.name)).await;
         Ok(())
     }
 
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         self.diary.write(format!("erase {name}"));
         self.state().tenants.remove(name);
+        self.answer(format!("erase {name}")).await;
         Ok(())
     }
 }
@@ -153,6 +187,7 @@ impl Dataplane for FakeWorld {
 impl Journal for FakeWorld {
     async fn write(&self, record: &Record) -> Result<(), String> {
         self.state().record = Some(record.clone());
+        self.answer(format!("journal {}", record.phase)).await;
         Ok(())
     }
 
@@ -172,7 +207,11 @@ impl KcpApi for FakeWorld {
         if state.lease.is_none()
             && let Some(slot) = slot
         {
-            let holder = format!("host_{slot}");
+            let holder = match state.leaders.get(&slot) {
+                Some(leader) => leader.clone(),
+                None => Some(format!("host_{slot}")),
+            };
+            let Some(holder) = holder else { return Ok(None) };
             state.lease = Some(Lease { holder, uid: "1".into(), resource_version: "1".into() });
         }
         Ok(state.lease.clone())
@@ -185,7 +224,8 @@ impl KcpApi for FakeWorld {
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
-        Ok(Some(format!("host_{slot}")))
+        let leader = self.state().leaders.get(&slot).cloned();
+        Ok(leader.unwrap_or_else(|| Some(format!("host_{slot}"))))
     }
 
     async fn canary(&self, _old: SocketAddr, _new: SocketAddr) -> Result<(), String> {

@@ -1,8 +1,9 @@
 //! Carries the blue/green plan out: each effect of [`crate::handover`] becomes a call, each answer an event.
 
-use super::{Handover, Kcp, Root, leadership};
+use super::waiters::stopping;
+use super::{Kcp, Owned, Root, leadership};
 use crate::front::{Drain, Retarget};
-use crate::handover::{Effect, Event};
+use crate::handover::{Effect, Event, Handover};
 use crate::host::DrainReport;
 use crate::identity::SlotName;
 use crate::message::{Refusal, Reply};
@@ -11,7 +12,6 @@ use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -71,12 +71,7 @@ impl Root {
         });
         self.event("handover", format!("from slot {from} to slot {}", from.other()));
         self.feed_handover(Event::Begin, ctx);
-        Box::pin(
-            async move {
-                answer.await.unwrap_or_else(|_| Err(Refusal::Failed("the handover was abandoned".to_owned())))
-            }
-            .into_actor(self),
-        )
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(stopping())) }.into_actor(self))
     }
 
     fn may_hand_over(&self) -> Result<(), Refusal> {
@@ -84,10 +79,10 @@ impl Root {
         if self.world.kcp.is_none() {
             return conflict("this daemon runs no kcp".to_owned());
         }
-        if !self.up || self.handover.is_some() {
-            return conflict("a handover is under way already, or the daemon is stopping".to_owned());
+        if self.handover.is_some() {
+            return conflict("a handover is under way already; see berth status".to_owned());
         }
-        let state = |slot: SlotName| self.slots.get(&slot).map_or(ChainState::Down, |owned| owned.state);
+        let state = |slot: SlotName| self.slots.get(&slot).map_or(ChainState::Down, Owned::state);
         if state(self.active) != ChainState::Ready {
             return conflict(format!("slot {} is not ready: there is nothing to hand over", self.active));
         }
@@ -127,7 +122,7 @@ impl Root {
             }
             Effect::Stage => self.answer(ctx, async move { Event::Staged(api.stage(to).await) }),
             Effect::Journal(record) => {
-                self.phase(format!("{:?}", record.phase).to_lowercase());
+                self.phase(record.phase.to_string());
                 self.answer(ctx, async move { Event::Journalled(journal.write(&record).await) });
             }
             Effect::StartNew => self.start_new(to, ctx),
@@ -147,7 +142,7 @@ impl Root {
             Effect::StopNew => self.stop_slot(to, None, ctx),
             Effect::ReleaseLease { old } => self.answer(ctx, async move {
                 Event::LeaseReleased(match known(new, to) {
-                    Ok(address) => leadership::release(&*api, &old.holder, address).await,
+                    Ok(address) => leadership::release_of_slot(&*api, from, old.holder, address).await,
                     Err(reason) => Err(reason),
                 })
             }),
@@ -161,7 +156,7 @@ impl Root {
                 tracing::warn!(%reason, "handover");
                 self.event("handover", format!("warning: {reason}"));
             }
-            Effect::Finish { rolled_back } => self.finish_handover(rolled_back),
+            Effect::Finish { rolled_back } => self.finish_handover(rolled_back, ctx),
         }
     }
 
@@ -191,17 +186,21 @@ impl Root {
     }
 
     fn retarget(&mut self, to: SlotName, new: Option<SocketAddr>, ctx: &mut Context<Self>) {
-        let Some(front) = self.front.clone() else { return };
+        let (front, address) = match (self.front.clone(), known(new, to)) {
+            (Some(front), Ok(address)) => (front, address),
+            // It was ready and has died since: the old one still serves, so nobody has to notice.
+            (_, Err(reason)) => return self.answer(ctx, async { Event::Retargeted(Err(reason)) }),
+            (None, _) => return,
+        };
+        let target = Some((to, address));
         self.active = to;
-        self.target = new.map(|address| (to, address));
-        self.settled = false;
-        let target = self.target;
-        self.answer(ctx, async move {
-            if let Err(error) = front.send(Retarget(target)).await {
-                tracing::error!(%error, "the front did not take its target");
-            }
-            Event::Retargeted
-        });
+        self.target = target;
+        self.forget_leadership(ctx);
+        let retarget = async move { front.send(Retarget(target)).await };
+        ctx.spawn(retarget.into_actor(self).map(move |result, root, ctx| {
+            root.retargeted(target, result);
+            root.feed_handover(Event::Retargeted(Ok(())), ctx);
+        }));
     }
 
     fn stop_slot(&mut self, slot: SlotName, hurry: Option<Duration>, ctx: &mut Context<Self>) {
@@ -244,7 +243,7 @@ impl Root {
         self.event("handover", line);
     }
 
-    fn finish_handover(&mut self, rolled_back: Option<String>) {
+    fn finish_handover(&mut self, rolled_back: Option<String>, ctx: &mut Context<Self>) {
         let Some(running) = self.handover.take() else { return };
         let mut status = running.status();
         status.outcome = match &rolled_back {
@@ -260,38 +259,17 @@ impl Root {
         if let Some(reply) = running.reply {
             let _ = reply.send(Ok(Reply::Handover(Box::new(status))));
         }
+        // What waited for the handover's end: leadership is looked after again.
+        self.settle(ctx);
     }
 
     /// The daemon stops: both slots go, and the journal already says which one the front belongs to.
-    pub(super) fn abandon_handover(&mut self) {
-        self.handover = None;
-    }
-
-    /// A kcp that has just become ready may face a dead process's lease, which would leave it idle for a minute.
-    pub(super) fn look_after_leadership(&mut self, ctx: &mut Context<Self>) {
-        let Some(kcp) = self.world.kcp.clone().filter(|_| self.up && self.handover.is_none()) else { return };
-        let slot = self.active;
-        let Some(running) = self.slots.get(&slot).and_then(|owned| owned.serving.get(super::KCP)) else {
-            return;
-        };
-        let (pid, Some(address)) = (running.identity.pid, running.address) else { return };
-        if self.led_by == Some(pid) {
-            return;
+    pub(super) fn abandon_handover(&mut self, ctx: &mut Context<Self>) {
+        let Some(running) = self.handover.take() else { return };
+        if let Some(deadline) = running.awaits_new {
+            ctx.cancel_future(deadline);
         }
-        self.led_by = Some(pid);
-        self.settled = false;
-        let api = Arc::clone(&kcp.api);
-        let look = async move {
-            leadership::release_stale(&*api, slot, address).await?;
-            leadership::settled(&*api, slot, address).await
-        };
-        ctx.spawn(look.into_actor(self).map(move |result, root, _| {
-            let current = root.led_by == Some(pid) && root.active == slot;
-            match result {
-                Ok(_) => root.settled |= current,
-                Err(reason) => tracing::warn!(%reason, "slot {slot} does not lead"),
-            }
-        }));
+        self.event("handover", "abandoned: the daemon is stopping");
     }
 }
 

@@ -3,9 +3,12 @@
 //!
 //! The API is asked at [`LOOK`]: a lease changes every 2 s, and its holder's log is what tells the slots apart.
 
+use super::{KCP, Root};
 use crate::host::{KcpApi, Lease};
 use crate::identity::SlotName;
+use actix::prelude::*;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -66,19 +69,19 @@ pub(super) async fn held(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) 
     }
 }
 
-/// Deletes the lease while its holder is `gone`: a process that has ended. Another holder's lease is left alone.
-pub(super) async fn release(api: &dyn KcpApi, gone: &str, through: SocketAddr) -> Result<(), String> {
+/// Deletes the lease while its holder is one of `gone`: processes that have ended. Another holder's lease is left alone.
+async fn release(api: &dyn KcpApi, gone: &[String], through: SocketAddr) -> Result<(), String> {
     let deadline = Instant::now() + RELEASE;
     loop {
         let outcome = match api.lease(through).await {
-            Ok(None) => return Ok(()),
-            Ok(Some(lease)) if lease.holder != gone => return Ok(()),
-            Ok(Some(lease)) => api.delete_lease(through, &lease).await,
+            Ok(Some(lease)) if gone.contains(&lease.holder) => api.delete_lease(through, &lease).await,
+            Ok(_) => return Ok(()),
             Err(reason) => Err(reason),
         };
         if Instant::now() >= deadline {
             return Err(format!(
-                "the lease kcp-controllers of {gone} was not deleted: {}; the new slot leads after 60 s",
+                "the lease kcp-controllers of {} was not deleted: {}; the new slot leads after 60 s",
+                gone.join(", "),
                 outcome.err().unwrap_or_else(|| "it is still there".to_owned())
             ));
         }
@@ -86,14 +89,75 @@ pub(super) async fn release(api: &dyn KcpApi, gone: &str, through: SocketAddr) -
     }
 }
 
-/// After a start with no other slot alive: whoever holds the lease and is not `slot` is a dead process of an earlier run.
-pub(super) async fn release_stale(
+/// After the end of `slot`: it held the lease as `holder` when the handover began, and as another if it died and came back
+/// since.
+pub(super) async fn release_of_slot(
     api: &dyn KcpApi,
     slot: SlotName,
-    address: SocketAddr,
+    holder: String,
+    through: SocketAddr,
 ) -> Result<(), String> {
-    let (Some(own), Some(lease)) = (api.leader_identity(slot).await?, api.lease(address).await?) else {
-        return Ok(());
+    let mut gone = vec![holder];
+    gone.extend(api.leader_identity(slot).await.unwrap_or_default());
+    release(api, &gone, through).await
+}
+
+/// After a start with no other slot alive: whoever holds the lease and is not `slot` is a dead process of an earlier run.
+/// `slot` says who it is only once it tries to lead, which may be after it is ready.
+async fn release_stale(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) -> Result<(), String> {
+    let deadline = Instant::now() + TAKEOVER;
+    let own = loop {
+        match api.leader_identity(slot).await {
+            Ok(Some(own)) => break own,
+            seen if Instant::now() >= deadline => {
+                let seen = seen.err().unwrap_or_else(|| "it does not try".to_owned());
+                return Err(format!("who slot {slot} leads as is not known: {seen}"));
+            }
+            _ => sleep(LOOK).await,
+        }
     };
-    if lease.holder == own { Ok(()) } else { release(api, &lease.holder, address).await }
+    match api.lease(address).await? {
+        Some(lease) if lease.holder != own => release(api, &[lease.holder], address).await,
+        _ => Ok(()),
+    }
+}
+
+impl Root {
+    /// A kcp that has just become ready may face a dead process's lease, which would leave it idle for a minute.
+    pub(super) fn look_after_leadership(&mut self, ctx: &mut Context<Self>) {
+        let Some(kcp) = self.world.kcp.clone().filter(|_| self.is_up() && self.handover.is_none()) else {
+            return;
+        };
+        let slot = self.active;
+        let Some(running) = self.slots.get(&slot).and_then(|owned| owned.serving(KCP)) else {
+            return;
+        };
+        let (pid, Some(address)) = (running.identity.pid, running.address) else { return };
+        if self.led_by == Some(pid) {
+            return;
+        }
+        self.led_by = Some(pid);
+        self.forget_leadership(ctx);
+        let api = Arc::clone(&kcp.api);
+        let look = async move {
+            release_stale(&*api, slot, address).await?;
+            settled(&*api, slot, address).await
+        };
+        let look = ctx.spawn(look.into_actor(self).map(move |result, root, _| {
+            root.look = None;
+            match result {
+                Ok(_) => root.settled = true,
+                Err(reason) => tracing::warn!(%reason, "slot {slot} does not lead"),
+            }
+        }));
+        self.look = Some(look);
+    }
+
+    /// A look at a kcp that is no longer the one in question must not speak for its successor.
+    pub(super) fn forget_leadership(&mut self, ctx: &mut Context<Self>) {
+        self.settled = false;
+        if let Some(look) = self.look.take() {
+            ctx.cancel_future(look);
+        }
+    }
 }

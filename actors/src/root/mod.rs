@@ -1,30 +1,34 @@
 //! The root supervisor: owns the kcp store, both slots, the front and every tenant's group.
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
-//! command and a finished start all go the same way. `handover` runs the blue/green plan, `leadership` waits on the lease.
+//! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
+//! `handover` runs the blue/green plan, `leadership` waits on the lease.
 
 mod handover;
 mod leadership;
+mod load;
+mod owned;
+mod status;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 use crate::child::actor::Outside;
-use crate::front::{Front, GetFront, Retarget};
-use crate::handover::{Handover, Phase, Record};
-use crate::host::{Dataplane, Estate, Journal, KcpApi, Running, TenantRecord};
+use crate::front::{Front, Retarget};
+use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::spec::Step;
-use crate::status::{ChainState, FrontStatus, HandoverStatus, TreeStatus};
-use crate::supervisor::{ChainNews, GetStatus, Goal, Supervisor};
+use crate::status::{ChainState, HandoverStatus};
+use crate::supervisor::ChainNews;
 use actix::prelude::*;
-use futures::future::join_all;
-use std::collections::{BTreeMap, VecDeque};
+use owned::Owned;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::Mutex;
+use waiters::{Arrival, Wait, Waiters, stopping};
 
 /// The chain of the kcp store's postgres.
 pub const STORE: &str = "kcp-store";
@@ -63,51 +67,19 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// A chain the root owns, and what it last told.
-#[derive(Debug)]
-struct Owned {
-    addr: Addr<Supervisor>,
-    state: ChainState,
-    reason: Option<String>,
-    serving: BTreeMap<String, Running>,
-    /// The goal it was last given.
-    up: bool,
-}
-
-impl Owned {
-    fn go_up(&mut self) {
-        if !self.up {
-            self.up = true;
-            self.state = ChainState::Starting;
-            self.addr.do_send(Goal::Up);
-        }
-    }
-
-    fn go_down(&mut self, hurry: Option<Duration>) {
-        // Once: each order is answered with news, and news leads here again.
-        if self.up {
-            self.up = false;
-            self.addr.do_send(Goal::Down { hurry });
-        }
-    }
-
-    fn is_down(&self) -> bool {
-        !self.up && self.state == ChainState::Down
-    }
-}
-
-/// Someone waits for a chain to arrive somewhere.
-#[derive(Debug)]
-struct Waiter {
-    chain: String,
-    want: ChainState,
-    reply: oneshot::Sender<Result<(), Refusal>>,
+/// Where the daemon as a whole is going. It comes up once and goes down once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Idle,
+    Loading,
+    Up,
+    Down,
 }
 
 #[derive(Debug)]
 pub struct Root {
     world: World,
-    up: bool,
+    course: Course,
     store: Option<Owned>,
     slots: BTreeMap<SlotName, Owned>,
     active: SlotName,
@@ -115,14 +87,17 @@ pub struct Root {
     target: Option<(SlotName, SocketAddr)>,
     tenants: BTreeMap<String, Owned>,
     records: BTreeMap<String, TenantRecord>,
+    /// Tenants that are on their way out: no other command may touch them.
+    deleting: BTreeSet<String>,
+    /// Desired state is written one record after the other: the last command's is the one that stays.
+    pen: Arc<Mutex<()>>,
     queue: VecDeque<String>,
-    waiters: Vec<Waiter>,
-    ready_waiters: Vec<oneshot::Sender<Result<(), Refusal>>>,
-    down_waiters: Vec<oneshot::Sender<Result<(), Refusal>>>,
+    waiters: Waiters,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
-    /// The pid of the kcp whose leadership was looked after.
+    /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
+    look: Option<SpawnHandle>,
     settled: bool,
 }
 
@@ -130,7 +105,7 @@ impl Root {
     pub fn new(world: World) -> Self {
         Self {
             world,
-            up: false,
+            course: Course::Idle,
             store: None,
             slots: BTreeMap::new(),
             active: SlotName::A,
@@ -138,109 +113,65 @@ impl Root {
             target: None,
             tenants: BTreeMap::new(),
             records: BTreeMap::new(),
+            deleting: BTreeSet::new(),
+            pen: Arc::default(),
             queue: VecDeque::new(),
-            waiters: Vec::new(),
-            ready_waiters: Vec::new(),
-            down_waiters: Vec::new(),
+            waiters: Waiters::default(),
             handover: None,
             last_handover: None,
             led_by: None,
+            look: None,
             settled: false,
         }
-    }
-
-    fn launch(&self, name: &str, steps: Vec<Step>, ctx: &mut Context<Self>) -> Result<Owned, Refusal> {
-        let parent = ctx.address().recipient();
-        let addr = Supervisor::launch(name, steps, parent, self.world.outside.clone())
-            .map_err(|error| Refusal::Failed(format!("{name}: {error}")))?;
-        Ok(Owned { addr, state: ChainState::Down, reason: None, serving: BTreeMap::new(), up: false })
     }
 
     fn event(&self, subject: impl Into<String>, what: impl Into<String>) {
         let _ = self.world.outside.events.send(TreeEvent { subject: subject.into(), what: what.into() });
     }
 
+    fn owned_mut(&mut self, chain: &str) -> Option<&mut Owned> {
+        let slot = [SlotName::A, SlotName::B].into_iter().find(|slot| slot.chain() == chain);
+        match slot {
+            Some(slot) => self.slots.get_mut(&slot),
+            None if chain == STORE => self.store.as_mut(),
+            None => self.tenants.get_mut(chain),
+        }
+    }
+
     /// Where the kcp of `slot` serves, if it does.
     fn address(&self, slot: SlotName) -> Option<SocketAddr> {
-        self.slots.get(&slot)?.serving.get(KCP)?.address
+        self.slots.get(&slot)?.serving(KCP)?.address
     }
 
-    /// Builds the chains from the durable records. The journal says which slot the front belongs to.
-    fn load(&mut self, ctx: &mut Context<Self>) -> ResponseActFuture<Self, Result<(), Refusal>> {
-        let (estate, journal) =
-            (Arc::clone(&self.world.estate), self.world.kcp.as_ref().map(|kcp| Arc::clone(&kcp.journal)));
-        if let Err(refusal) = self.build_kcp(ctx) {
-            return Box::pin(fut::err(refusal));
-        }
-        let read = async move {
-            let record = match journal {
-                Some(journal) => closed(&*journal).await.map_err(Refusal::Failed)?,
-                None => None,
-            };
-            Ok((record, estate.tenants().await.map_err(Refusal::Failed)?))
-        };
-        Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
-            let (record, tenants) = loaded?;
-            if let Some(record) = record {
-                root.active = record.active();
-            }
-            for tenant in tenants {
-                root.adopt_record(tenant, ctx)?;
-            }
-            root.up = true;
-            root.settle(ctx);
-            Ok(())
-        }))
-    }
-
-    fn build_kcp(&mut self, ctx: &mut Context<Self>) -> Result<(), Refusal> {
-        let Some(kcp) = self.world.kcp.clone() else { return Ok(()) };
-        let estate = Arc::clone(&self.world.estate);
-        self.front = Some(Front::new(Arc::clone(&kcp.dataplane)).start());
-        self.store = Some(self.launch(STORE, estate.store().map_err(Refusal::Failed)?, ctx)?);
-        for slot in [SlotName::A, SlotName::B] {
-            let steps = estate.slot(slot).map_err(Refusal::Failed)?;
-            let owned = self.launch(slot.chain(), steps, ctx)?;
-            self.slots.insert(slot, owned);
-        }
-        Ok(())
+    fn is_up(&self) -> bool {
+        self.course == Course::Up
     }
 
     /// What may start or stop now. Called after every piece of news; harmless when nothing changed.
     fn settle(&mut self, ctx: &mut Context<Self>) {
-        if self.up {
-            if let Some(store) = &mut self.store {
-                store.go_up();
-                if store.state == ChainState::Ready
-                    && let Some(slot) = self.slots.get_mut(&self.active)
-                {
-                    slot.go_up();
-                }
-            }
-            self.start_queued();
-        } else {
-            self.settle_down();
+        match self.course {
+            Course::Idle | Course::Loading => {}
+            Course::Up => self.settle_up(),
+            Course::Down => self.settle_down(),
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
         if let Some(arrival) = self.arrival() {
-            for waiter in self.ready_waiters.drain(..) {
-                let _ = waiter.send(arrival.clone());
-            }
+            self.waiters.ready(&arrival);
         }
     }
 
-    /// Whether everything that should run is ready, or a chain of it has given up; `None` while neither is known.
-    fn arrival(&self) -> Option<Result<(), Refusal>> {
-        let chains = self.store.iter().chain(self.slots.get(&self.active)).chain(self.tenants.values());
-        let wanted = || chains.clone().filter(|chain| chain.up);
-        let gave_up = |chain: &&Owned| matches!(chain.state, ChainState::Degraded | ChainState::Refused);
-        if let Some(chain) = wanted().find(gave_up) {
-            return Some(Err(Refusal::Failed(chain.reason.clone().unwrap_or_default())));
+    /// The store, then the active slot on it; tenants beside them.
+    fn settle_up(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.go_up();
+            if store.state() == ChainState::Ready
+                && let Some(slot) = self.slots.get_mut(&self.active)
+            {
+                slot.go_up();
+            }
         }
-        let front_serves = self.world.kcp.is_none() || self.target.is_some();
-        let ready = self.up && self.queue.is_empty() && front_serves;
-        (ready && wanted().all(|chain| chain.state == ChainState::Ready)).then_some(Ok(()))
+        self.start_queued();
     }
 
     /// Tenants together; then the slots; then the store under them.
@@ -263,9 +194,24 @@ impl Root {
                 return;
             }
         }
-        for waiter in self.down_waiters.drain(..) {
-            let _ = waiter.send(Ok(()));
+        self.waiters.down();
+    }
+
+    /// Whether everything that should run is ready, or a chain of it has given up; `None` while neither is known.
+    fn arrival(&self) -> Option<Arrival> {
+        if !self.is_up() {
+            return None;
         }
+        let store = self.store.iter().map(|store| (STORE, store));
+        let slot = self.slots.get(&self.active).map(|slot| (self.active.chain(), slot));
+        let tenants = self.tenants.iter().map(|(name, tenant)| (name.as_str(), tenant));
+        let mut chains = store.chain(slot).chain(tenants).filter(|(_, chain)| chain.wants_up());
+        if let Some((name, chain)) = chains.clone().find(|(_, chain)| chain.gave_up()) {
+            return Some(Err(Refusal::Failed(format!("{name}: {}", chain.reason()))));
+        }
+        let front_serves = self.world.kcp.is_none() || self.target.is_some();
+        let ready = self.queue.is_empty() && front_serves;
+        (ready && chains.all(|(_, chain)| chain.state() == ChainState::Ready)).then_some(Ok(()))
     }
 
     /// Keeps the front on the active slot's address, or parks new connections while it has none.
@@ -274,77 +220,20 @@ impl Root {
         let wanted = self.address(self.active).map(|address| (self.active, address));
         if wanted != self.target {
             self.target = wanted;
-            ctx.spawn(async move { front.send(Retarget(wanted)).await }.into_actor(self).map(
-                |result, _, _| {
-                    if let Err(error) = result {
-                        tracing::error!(%error, "the front did not take its target");
-                    }
-                },
-            ));
+            let retarget = async move { front.send(Retarget(wanted)).await };
+            ctx.spawn(retarget.into_actor(self).map(move |result, root, _| root.retargeted(wanted, result)));
         }
     }
 
-    fn satisfy(&mut self, news: &ChainNews) {
-        let failed = matches!(news.state, ChainState::Degraded | ChainState::Refused);
-        let (done, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| {
-                waiter.chain == news.chain
-                    && (waiter.want == news.state || (failed && waiter.want == ChainState::Ready))
-            });
-        self.waiters = rest;
-        for waiter in done {
-            let answer = if waiter.want == news.state {
-                Ok(())
-            } else {
-                let reason = news.reason.clone().unwrap_or_default();
-                Err(Refusal::Failed(format!("{}: {reason}", news.chain)))
-            };
-            let _ = waiter.reply.send(answer);
+    fn retargeted(&self, target: Option<(SlotName, SocketAddr)>, result: Result<(), MailboxError>) {
+        match (result, target) {
+            (Ok(()), Some((slot, address))) => {
+                self.event("front", format!("serves slot {slot} at {address}"));
+            }
+            (Ok(()), None) => self.event("front", "parks new connections"),
+            (Err(error), _) => tracing::error!(%error, "the front did not take its target"),
         }
     }
-
-    fn wait_for(&mut self, chain: &str, want: ChainState) -> oneshot::Receiver<Result<(), Refusal>> {
-        let (reply, answer) = oneshot::channel();
-        self.waiters.push(Waiter { chain: chain.to_owned(), want, reply });
-        answer
-    }
-
-    fn status(&self) -> ResponseFuture<Result<Reply, Refusal>> {
-        let chain = |owned: &Owned| owned.addr.send(GetStatus);
-        let store = self.store.as_ref().map(chain);
-        let slots: Vec<_> = self.slots.values().map(chain).collect();
-        let tenants: Vec<_> = self.tenants.values().map(chain).collect();
-        let front = self.front.as_ref().map(|front| front.send(GetFront));
-        let active_slot = self.world.kcp.is_some().then_some(self.active);
-        let handover =
-            self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
-        Box::pin(async move {
-            let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
-            let store = match store {
-                Some(store) => Some(store.await.map_err(gone)?),
-                None => None,
-            };
-            let slots = join_all(slots).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            let tenants = join_all(tenants).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            let front = match front {
-                Some(front) => front.await.map_err(gone)?,
-                None => FrontStatus::default(),
-            };
-            Ok(Reply::Status(Box::new(TreeStatus { store, slots, active_slot, front, tenants, handover })))
-        })
-    }
-}
-
-/// The journal's record. A handover that a dead daemon left half-done is closed here: every process of that daemon is gone,
-/// so starting the slot the record names is all that is left to do.
-async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
-    let Some(mut record) = journal.read().await? else { return Ok(None) };
-    let end = if record.active() == record.to { Phase::Done } else { Phase::RolledBack };
-    if record.phase != end {
-        record.phase = end;
-        journal.write(&record).await?;
-    }
-    Ok(Some(record))
 }
 
 impl Actor for Root {
@@ -355,20 +244,11 @@ impl Handler<ChainNews> for Root {
     type Result = ();
 
     fn handle(&mut self, news: ChainNews, ctx: &mut Self::Context) {
-        let owned = if news.chain == STORE {
-            self.store.as_mut()
-        } else if let Some(slot) =
-            [SlotName::A, SlotName::B].into_iter().find(|slot| slot.chain() == news.chain)
-        {
-            self.slots.get_mut(&slot)
-        } else {
-            self.tenants.get_mut(&news.chain)
-        };
-        let Some(owned) = owned else { return };
-        owned.state = news.state;
-        owned.reason.clone_from(&news.reason);
-        owned.serving.clone_from(&news.serving);
-        self.satisfy(&news);
+        let Some(owned) = self.owned_mut(&news.chain) else { return };
+        if !owned.hear(&news) {
+            return;
+        }
+        self.waiters.hear(&news);
         self.handover_news(&news, ctx);
         self.settle(ctx);
     }
@@ -382,12 +262,12 @@ pub struct WhenDown;
 impl Handler<WhenDown> for Root {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, _: WhenDown, _ctx: &mut Self::Context) -> Self::Result {
-        let (reply, answer) = oneshot::channel();
-        self.down_waiters.push(reply);
+    fn handle(&mut self, _: WhenDown, ctx: &mut Self::Context) -> Self::Result {
+        let wait = self.waiters.for_all_down();
+        self.settle(ctx);
         Box::pin(async move {
             // A root that is gone is down as well.
-            let _ = answer.await;
+            let _ = wait.await;
         })
     }
 }
@@ -396,39 +276,38 @@ impl Handler<Command> for Root {
     type Result = ResponseActFuture<Self, Result<Reply, Refusal>>;
 
     fn handle(&mut self, command: Command, ctx: &mut Self::Context) -> Self::Result {
-        let done = |answer: oneshot::Receiver<Result<(), Refusal>>| async move {
-            answer
-                .await
-                .unwrap_or_else(|_| Err(Refusal::Conflict("another command took its place".to_owned())))
-                .map(|()| Reply::Done)
-        };
+        let on_arrival = |wait: Wait| async move { wait.await.unwrap_or_else(|_| Err(stopping())) };
+        let done = |arrival: Arrival| arrival.map(|()| Reply::Done);
         match command {
             Command::Status => Box::pin(self.status().into_actor(self)),
-            Command::Up => {
-                if self.up {
-                    return Box::pin(fut::ok(Reply::Done));
+            Command::Up => match self.course {
+                Course::Idle => Box::pin(self.load(ctx).map(move |result, _, _| done(result))),
+                Course::Up => Box::pin(fut::ok(Reply::Done)),
+                Course::Loading => {
+                    Box::pin(fut::err(Refusal::Conflict("the daemon is starting already".to_owned())))
                 }
-                Box::pin(self.load(ctx).map(|result, _, _| result.map(|()| Reply::Done)))
-            }
+                Course::Down => Box::pin(fut::err(stopping())),
+            },
             Command::Down => {
-                let (reply, answer) = oneshot::channel();
-                self.up = false;
+                let wait = self.waiters.for_all_down();
+                self.course = Course::Down;
                 self.queue.clear();
-                self.down_waiters.push(reply);
-                self.abandon_handover();
+                self.waiters.stop();
+                self.abandon_handover(ctx);
+                self.forget_leadership(ctx);
                 self.settle(ctx);
-                Box::pin(done(answer).into_actor(self))
+                Box::pin(async move { done(on_arrival(wait).await) }.into_actor(self))
             }
+            _ if self.course == Course::Down => Box::pin(fut::err(stopping())),
             Command::AwaitReady => {
-                let (reply, answer) = oneshot::channel();
-                self.ready_waiters.push(reply);
+                let wait = self.waiters.for_all_ready();
                 self.settle(ctx);
-                Box::pin(done(answer).into_actor(self))
+                Box::pin(async move { done(on_arrival(wait).await) }.into_actor(self))
+            }
+            _ if !self.is_up() => {
+                Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }
             Command::Handover => self.begin_handover(ctx),
-            _ if !self.up => {
-                Box::pin(fut::err(Refusal::Conflict("the daemon is not up, or is stopping".to_owned())))
-            }
             Command::CreateTenant { name } => self.create(name),
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),

@@ -1,13 +1,12 @@
 //! The root's commands on tenants. Desired state is written first; the tree follows it.
 
+use super::waiters::{Arrival, Wait, answered, stopping};
 use super::{Owned, Root};
 use crate::host::TenantRecord;
 use crate::message::{Refusal, Reply};
 use crate::status::ChainState;
-use crate::supervisor::Goal;
 use actix::prelude::*;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 type Answer = ResponseActFuture<Root, Result<Reply, Refusal>>;
 
@@ -20,21 +19,22 @@ fn unknown(name: &str) -> Refusal {
 }
 
 /// The end of a wait; a waiter that was dropped lost its chain.
-async fn arrival(answer: oneshot::Receiver<Result<(), Refusal>>) -> Result<(), Refusal> {
-    answer.await.unwrap_or_else(|_| Err(Refusal::Conflict("the cluster was deleted meanwhile".to_owned())))
+async fn arrival(wait: Wait) -> Result<Reply, Refusal> {
+    let gone = || Err(Refusal::Conflict("the cluster was deleted meanwhile".to_owned()));
+    wait.await.unwrap_or_else(|_| gone()).map(|()| Reply::Done)
 }
 
 /// The answer that needs no wait: it is there already, or a start cannot bring it there.
-fn at_once(name: &str, tenant: &Owned, run: bool, want: ChainState) -> Option<Result<(), Refusal>> {
-    if tenant.up != run {
+fn at_once(name: &str, tenant: &Owned, run: bool, want: ChainState) -> Option<Arrival> {
+    if tenant.wants_up() != run {
         return None;
     }
-    if run && matches!(tenant.state, ChainState::Degraded | ChainState::Refused) {
-        let reason = tenant.reason.clone().unwrap_or_default();
-        let text = format!("{name} has given up ({reason}); berth cluster retry {name} tries again");
+    if tenant.gave_up() {
+        let text =
+            format!("{name} has given up ({}); berth cluster retry {name} tries again", tenant.reason());
         return Some(Err(Refusal::Conflict(text)));
     }
-    (tenant.state == want).then_some(Ok(()))
+    (tenant.state() == want).then_some(Ok(()))
 }
 
 impl Root {
@@ -56,10 +56,8 @@ impl Root {
 
     /// Lets queued tenants start while fewer than the bound are starting.
     pub(super) fn start_queued(&mut self) {
-        let starting =
-            |tenant: &&Owned| tenant.up && matches!(tenant.state, ChainState::Starting | ChainState::Down);
-        let mut free =
-            self.world.starts_at_once.saturating_sub(self.tenants.values().filter(starting).count());
+        let starting = self.tenants.values().filter(|tenant| tenant.is_starting()).count();
+        let mut free = self.world.starts_at_once.saturating_sub(starting);
         while free > 0
             && let Some(name) = self.queue.pop_front()
         {
@@ -67,6 +65,37 @@ impl Root {
                 tenant.go_up();
                 free -= 1;
             }
+        }
+    }
+
+    /// Whether a command may touch this tenant now: not while it is only half there.
+    fn may_change(&self, name: &str) -> Result<(), Refusal> {
+        if self.deleting.contains(name) {
+            Err(Refusal::Conflict(format!("{name} is being deleted")))
+        } else if self.tenants.contains_key(name) {
+            Ok(())
+        } else if self.records.contains_key(name) {
+            Err(Refusal::Conflict(format!("{name} is being created")))
+        } else {
+            Err(unknown(name))
+        }
+    }
+
+    /// Writes a record after those before it.
+    fn put(&self, record: TenantRecord) -> impl Future<Output = Result<(), Refusal>> + use<> {
+        let (pen, estate) = (Arc::clone(&self.pen), Arc::clone(&self.world.estate));
+        async move {
+            let _turn = pen.lock().await;
+            estate.put_tenant(&record).await.map_err(Refusal::Failed)
+        }
+    }
+
+    /// Removes whatever there is of a tenant, its record last.
+    fn erase(&self, name: &str) -> impl Future<Output = Result<(), Refusal>> + use<> {
+        let (pen, estate, name) = (Arc::clone(&self.pen), Arc::clone(&self.world.estate), name.to_owned());
+        async move {
+            let _turn = pen.lock().await;
+            estate.erase_tenant(&name).await.map_err(Refusal::Failed)
         }
     }
 
@@ -78,120 +107,156 @@ impl Root {
             Ok(record) => record,
             Err(reason) => return refuse(Refusal::BadRequest(reason)),
         };
+        // Taken from now on, so that nobody else creates it while its record is written.
         self.records.insert(name.clone(), record.clone());
-        let estate = Arc::clone(&self.world.estate);
-        let written = record.clone();
-        let write = async move { estate.put_tenant(&written).await.map_err(Refusal::Failed) };
-        Box::pin(
-            write
-                .into_actor(self)
-                .map(move |result, root, ctx| {
-                    let adopted = result.and_then(|()| root.adopt_record(record, ctx));
-                    if let Err(refusal) = adopted {
-                        root.records.remove(&name);
-                        return Err(refusal);
-                    }
-                    let answer = root.wait_for(&name, ChainState::Ready);
+        let write = self.put(record.clone()).into_actor(self);
+        Box::pin(write.then(move |written, root, ctx| -> Answer {
+            match written.and_then(|()| root.adopt_record(record, ctx)) {
+                Ok(()) => {
                     root.event(&name, "created");
-                    root.settle(ctx);
-                    Ok(answer)
-                })
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
-        )
+                    let wait = root.arrive(&name, true, ctx);
+                    Box::pin(arrival(wait).into_actor(root))
+                }
+                Err(refusal) => root.uncreate(name, refusal),
+            }
+        }))
+    }
+
+    /// A tenant that could not be created leaves nothing behind.
+    fn uncreate(&self, name: String, refusal: Refusal) -> Answer {
+        Box::pin(self.erase(&name).into_actor(self).map(move |erased, root, _| {
+            root.records.remove(&name);
+            if let Err(reason) = erased {
+                tracing::warn!(cluster = name, %reason, "something of a cluster that was not created is left");
+            }
+            Err(refusal)
+        }))
     }
 
     pub(super) fn set_run(&mut self, name: &str, run: bool) -> Answer {
-        let Some(record) = self.records.get_mut(name) else { return refuse(unknown(name)) };
-        record.run = run;
-        let (record, estate) = (record.clone(), Arc::clone(&self.world.estate));
-        let name = name.to_owned();
-        let write = async move { estate.put_tenant(&record).await.map_err(Refusal::Failed) };
+        match self.may_change(name) {
+            Ok(()) => self.write_run(name, run),
+            Err(refusal) => refuse(refusal),
+        }
+    }
+
+    fn write_run(&mut self, name: &str, run: bool) -> Answer {
+        let Some(record) = self.records.get(name) else { return refuse(unknown(name)) };
+        let (record, name) = (TenantRecord { run, ..record.clone() }, name.to_owned());
+        let write = self.put(record.clone()).into_actor(self);
         Box::pin(
             write
-                .into_actor(self)
-                .map(move |result, root, ctx| result.map(|()| root.arrive(&name, run, ctx)))
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
+                .map(move |written, root, ctx| {
+                    written.map(|()| {
+                        root.records.insert(name.clone(), record);
+                        root.arrive(&name, run, ctx)
+                    })
+                })
+                .then(|wait, root, _| async move { arrival(wait?).await }.into_actor(root)),
         )
     }
 
-    /// Sends a tenant up or down and says when it has arrived there.
-    fn arrive(
-        &mut self,
-        name: &str,
-        run: bool,
-        ctx: &mut Context<Self>,
-    ) -> oneshot::Receiver<Result<(), Refusal>> {
-        let want = if run { ChainState::Ready } else { ChainState::Down };
-        self.queue.retain(|queued| queued != name);
-        if let Some(answer) = self.tenants.get(name).and_then(|tenant| at_once(name, tenant, run, want)) {
-            let (reply, waits) = oneshot::channel();
-            let _ = reply.send(answer);
-            return waits;
+    /// Sends a tenant up or down and says when it has arrived there. Whoever waits for the opposite waits in vain now.
+    fn arrive(&mut self, name: &str, run: bool, ctx: &mut Context<Self>) -> Wait {
+        if run && !self.is_up() {
+            return answered(Err(stopping()));
         }
-        let answer = self.wait_for(name, want);
+        self.queue.retain(|queued| queued != name);
+        let (want, opposite, word) = if run {
+            (ChainState::Ready, ChainState::Down, "started")
+        } else {
+            (ChainState::Down, ChainState::Ready, "stopped")
+        };
+        let overruled = Refusal::Conflict(format!("{name} was {word} by another command meanwhile"));
+        self.waiters.overrule(name, opposite, &overruled);
+        let Some(tenant) = self.tenants.get_mut(name) else { return answered(Err(unknown(name))) };
+        if let Some(arrival) = at_once(name, tenant, run, want) {
+            return answered(arrival);
+        }
+        let wait = self.waiters.for_chain(name, want);
         if run {
             self.queue.push_back(name.to_owned());
-        } else if let Some(tenant) = self.tenants.get_mut(name) {
+        } else {
             tenant.go_down(None);
         }
         self.settle(ctx);
-        answer
+        wait
     }
 
     /// Down and up again; desired state stays as it is, so a daemon killed in between still starts it.
     pub(super) fn restart(&mut self, name: &str, ctx: &mut Context<Self>) -> Answer {
-        if !self.records.contains_key(name) {
-            return refuse(unknown(name));
+        if let Err(refusal) = self.may_change(name) {
+            return refuse(refusal);
+        }
+        if !self.should_run(name) {
+            let text = format!("{name} is stopped; berth cluster start {name} starts it");
+            return refuse(Refusal::Conflict(text));
         }
         let (down, name) = (self.arrive(name, false, ctx), name.to_owned());
         Box::pin(
             arrival(down)
                 .into_actor(self)
-                .map(move |down, root, ctx| down.map(|()| root.arrive(&name, true, ctx)))
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
+                .map(move |down, root, ctx| {
+                    down?;
+                    if !root.should_run(&name) {
+                        return Err(Refusal::Conflict(format!(
+                            "{name} was stopped by another command meanwhile"
+                        )));
+                    }
+                    Ok(root.arrive(&name, true, ctx))
+                })
+                .then(|wait, root, _| async move { arrival(wait?).await }.into_actor(root)),
         )
     }
 
+    fn should_run(&self, name: &str) -> bool {
+        self.records.get(name).is_some_and(|record| record.run)
+    }
+
+    /// A chain of kcp may be retried as well: nothing else would clear its give-up but the end of the daemon.
     pub(super) fn retry(&mut self, name: &str) -> Answer {
-        let Some(tenant) = self.tenants.get(name) else { return refuse(unknown(name)) };
-        if !matches!(tenant.state, ChainState::Degraded | ChainState::Refused) {
-            return refuse(Refusal::Conflict(format!("{name} has not given up: there is nothing to retry")));
+        if self.deleting.contains(name) {
+            return refuse(Refusal::Conflict(format!("{name} is being deleted")));
         }
-        tenant.addr.do_send(Goal::Retry);
-        let answer = self.wait_for(name, ChainState::Ready);
-        Box::pin(async move { arrival(answer).await.map(|()| Reply::Done) }.into_actor(self))
+        match self.owned_mut(name) {
+            None => return refuse(unknown(name)),
+            Some(chain) if chain.gave_up() => chain.retry(),
+            Some(_) => {
+                let text = format!("{name} has not given up: there is nothing to retry");
+                return refuse(Refusal::Conflict(text));
+            }
+        }
+        let wait = self.waiters.for_chain(name, ChainState::Ready);
+        Box::pin(arrival(wait).into_actor(self))
     }
 
     /// Stops it, removes everything of it, forgets it. A daemon killed in between finds a stopped tenant and its record.
     pub(super) fn delete(&mut self, name: &str) -> Answer {
-        if !self.records.contains_key(name) {
-            return refuse(unknown(name));
+        if let Err(refusal) = self.may_change(name) {
+            return refuse(refusal);
         }
-        let (name, estate) = (name.to_owned(), Arc::clone(&self.world.estate));
+        let name = name.to_owned();
+        self.deleting.insert(name.clone());
         let erased = name.clone();
         Box::pin(
-            self.set_run(&name, false)
+            self.write_run(&name, false)
                 .then(move |down, root, _| {
+                    let erase = root.erase(&erased);
                     async move {
                         down?;
-                        estate.erase_tenant(&erased).await.map_err(Refusal::Failed)
+                        erase.await
                     }
                     .into_actor(root)
                 })
-                .map(move |result, root, _| {
+                .map(move |result, root, ctx| {
+                    root.deleting.remove(&name);
                     result?;
                     if let Some(tenant) = root.tenants.remove(&name) {
-                        tenant.addr.do_send(Goal::Dismiss);
+                        tenant.dismiss();
                     }
                     root.records.remove(&name);
-                    root.waiters.retain(|waiter| waiter.chain != name);
                     root.event(&name, "deleted");
+                    root.settle(ctx);
                     Ok(Reply::Done)
                 }),
         )

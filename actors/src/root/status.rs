@@ -1,0 +1,36 @@
+//! The whole tree as an operator sees it, asked of every actor at once.
+
+use super::{Owned, Root, handover};
+use crate::front::GetFront;
+use crate::message::{Refusal, Reply};
+use crate::status::{FrontStatus, TreeStatus};
+use crate::supervisor::GetStatus;
+use actix::prelude::*;
+use futures::future::join_all;
+
+impl Root {
+    pub(super) fn status(&self) -> ResponseFuture<Result<Reply, Refusal>> {
+        let chain = |owned: &Owned| owned.addr().send(GetStatus);
+        let store = self.store.as_ref().map(chain);
+        let slots: Vec<_> = self.slots.values().map(chain).collect();
+        let tenants: Vec<_> = self.tenants.values().map(chain).collect();
+        let front = self.front.as_ref().map(|front| front.send(GetFront));
+        let active_slot = self.world.kcp.is_some().then_some(self.active);
+        let handover =
+            self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
+        Box::pin(async move {
+            let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
+            let store = match store {
+                Some(store) => Some(store.await.map_err(gone)?),
+                None => None,
+            };
+            let slots = join_all(slots).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
+            let tenants = join_all(tenants).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
+            let front = match front {
+                Some(front) => front.await.map_err(gone)?,
+                None => FrontStatus::default(),
+            };
+            Ok(Reply::Status(Box::new(TreeStatus { store, slots, active_slot, front, tenants, handover })))
+        })
+    }
+}

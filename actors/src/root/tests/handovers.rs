@@ -1,0 +1,204 @@
+//! Handovers: done, rolled back, cut short.
+
+use super::*;
+use crate::status::HandoverOutcome;
+
+#[actix::test]
+async fn a_handover_ends_on_the_other_slot_with_the_old_one_down_and_the_journal_closed() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let reply = tokio::spawn(root.send(Command::Handover));
+    let status = until(&root, |status| {
+        status.active_slot == Some(SlotName::B) && status.slots[0].state == ChainState::Down
+    })
+    .await;
+    assert_eq!(status.front.target.as_ref().map(|target| target.slot), Some(SlotName::B));
+    until(&root, |status| {
+        status.handover.as_ref().is_some_and(|handover| handover.outcome == HandoverOutcome::Done)
+    })
+    .await;
+    assert!(matches!(reply.await.unwrap().unwrap(), Ok(Reply::Handover(_))));
+    assert_eq!(world.record().map(|record| (record.phase, record.to)), Some((Phase::Done, SlotName::B)));
+    assert_eq!(world.diary.of("drain"), ["a"]);
+    assert_eq!(world.diary.of("delete-lease"), ["host_a"]);
+}
+
+#[actix::test]
+async fn a_handover_whose_canary_dies_rolls_back_without_touching_the_front() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.break_canary();
+    let retargets = world.diary.of("retarget");
+    let reply = tokio::spawn(root.send(Command::Handover));
+    let rolled_back = |status: &TreeStatus| {
+        status
+            .handover
+            .as_ref()
+            .is_some_and(|handover| matches!(handover.outcome, HandoverOutcome::RolledBack(_)))
+    };
+    let status = until(&root, rolled_back).await;
+    assert!(reply.await.unwrap().unwrap().is_ok());
+    assert_eq!(status.active_slot, Some(SlotName::A));
+    assert_eq!(status.slots[1].state, ChainState::Down);
+    assert_eq!(world.diary.of("retarget"), retargets);
+}
+
+#[actix::test]
+async fn a_new_slot_that_is_not_ready_in_time_is_rolled_back() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("slot-b/kcp").set_open(false);
+    let reply = tokio::spawn(root.send(Command::Handover));
+    for _ in 0..200 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let Ok(Reply::Handover(status)) = reply.await.unwrap().unwrap() else { panic!("refused") };
+    let HandoverOutcome::RolledBack(reason) = status.outcome else { panic!("{status:?}") };
+    assert!(reason.contains("slot b"), "{reason}");
+    assert_eq!(world.target(), Some(SlotName::A));
+}
+
+#[actix::test]
+async fn a_handover_cut_short_after_the_retarget_starts_on_the_new_slot() {
+    let record = Record { from: SlotName::A, to: SlotName::B, phase: Phase::Drained, old_lease: None };
+    let world = FakeWorld::default().with_record(record);
+    let root = started(&world).await;
+    let status = until(&root, all_ready).await;
+    assert_eq!(status.active_slot, Some(SlotName::B));
+    assert_eq!(world.record().map(|record| record.phase), Some(Phase::Done));
+}
+
+const PHASES: [Phase; 10] = [
+    Phase::Staged,
+    Phase::Started,
+    Phase::Ready,
+    Phase::Retargeted,
+    Phase::Drained,
+    Phase::OldStopping,
+    Phase::OldGone,
+    Phase::LeaseReleased,
+    Phase::Done,
+    Phase::RolledBack,
+];
+
+fn over(status: &TreeStatus) -> bool {
+    status.handover.as_ref().is_some_and(|handover| handover.outcome != HandoverOutcome::Running)
+}
+
+/// One slot has processes, and the front is on it.
+fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
+    let active = status.active_slot.unwrap();
+    let live = world.host.live();
+    let of = |slot: SlotName| live.iter().filter(|name| name.starts_with(slot.chain())).count();
+    assert_eq!((of(active), of(active.other())), (2, 0), "{live:?}");
+    assert_eq!(world.target(), Some(active));
+    assert_eq!(world.record().map(|record| record.active()), Some(active));
+    assert_eq!(world.host.diary.of("twice"), [""; 0]);
+}
+
+/// A handover that stands still right after `phase` was journalled.
+async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
+    let world = FakeWorld::default();
+    let root = start(&world).await;
+    until(&root, all_ready).await;
+    if phase == Phase::RolledBack {
+        world.break_canary();
+    }
+    world.stall(&format!("journal {phase}"));
+    root.do_send(Command::Handover);
+    until(&root, |_| world.record().is_some_and(|record| record.phase == phase)).await;
+    (world, root)
+}
+
+#[actix::test]
+async fn a_daemon_that_dies_after_any_phase_leaves_exactly_one_slot_and_the_front_on_it() {
+    tokio::time::pause();
+    for phase in PHASES {
+        let (dead, _root) = stopped_after(phase).await;
+        let record = dead.record().unwrap();
+        let world = FakeWorld::default().with_record(record.clone());
+        let root = start(&world).await;
+        let status = until(&root, all_ready).await;
+        assert_eq!(status.active_slot, Some(record.active()), "{phase}");
+        let end = if record.active() == record.to { Phase::Done } else { Phase::RolledBack };
+        assert_eq!(world.record().map(|record| record.phase), Some(end), "{phase}");
+        assert_one_slot(&world, &status);
+    }
+}
+
+#[actix::test]
+async fn whatever_dies_in_whatever_phase_a_handover_ends_with_one_slot_and_the_front_on_it() {
+    let victims = ["slot-a/kine", "slot-a/kcp", "slot-b/kine", "slot-b/kcp", "kcp-store/postgres"];
+    tokio::time::pause();
+    for phase in &PHASES[..9] {
+        for victim in victims {
+            let (world, root) = stopped_after(*phase).await;
+            let Some(pid) = world.host.pid(victim) else { continue };
+            world.host.exit(pid, ExitStatus::Signal(9));
+            world.resume();
+            until(&root, over).await;
+            let status = until(&root, all_ready).await;
+            assert_one_slot(&world, &status);
+            root.send(Command::Down).await.unwrap().unwrap();
+            assert_eq!(world.host.live(), [""; 0], "{phase} {victim}");
+        }
+    }
+}
+
+#[actix::test]
+async fn a_new_slot_that_dies_before_the_retarget_is_rolled_back_and_nobody_notices() {
+    tokio::time::pause();
+    let (world, root) = stopped_after(Phase::Retargeted).await;
+    let retargets = world.diary.of("retarget");
+    world.component("slot-b/kcp").set_open(false);
+    world.host.exit(world.host.pid("slot-b/kcp").unwrap(), ExitStatus::Signal(9));
+    until(&root, |status| status.slots[1].state != ChainState::Ready).await;
+    world.resume();
+    let status = until(&root, over).await;
+    assert!(
+        matches!(status.handover.as_ref().unwrap().outcome, HandoverOutcome::RolledBack(_)),
+        "{status:#?}"
+    );
+    assert_eq!(world.diary.of("retarget"), retargets);
+    assert_one_slot(&world, &status);
+}
+
+#[actix::test]
+async fn an_old_slot_that_came_back_as_another_leader_does_not_keep_the_lease() {
+    tokio::time::pause();
+    let (world, root) = stopped_after(Phase::Started).await;
+    world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
+    world.set_leader(SlotName::A, Some("host_a_again"));
+    world.set_lease("host_a_again");
+    until(&root, |status| status.slots[0].state == ChainState::Recovering).await;
+    until(&root, all_ready).await;
+    world.resume();
+    until(&root, over).await;
+    assert_eq!(world.diary.of("delete-lease"), ["host_a_again"]);
+}
+
+#[actix::test]
+async fn a_stale_lease_is_deleted_even_when_the_new_kcp_says_late_who_it_is() {
+    let world = FakeWorld::default();
+    world.set_lease("host_dead");
+    world.set_leader(SlotName::A, None);
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    tokio::time::advance(Duration::from_secs(2)).await;
+    world.set_leader(SlotName::A, Some("host_a"));
+    until(&root, |_| !world.diary.of("delete-lease").is_empty()).await;
+    assert_eq!(world.diary.of("delete-lease"), ["host_dead"]);
+}
+
+#[actix::test]
+async fn a_handover_is_answered_when_the_daemon_stops_meanwhile() {
+    tokio::time::pause();
+    let (world, root) = stopped_after(Phase::Started).await;
+    let again = root.send(Command::Handover).await.unwrap();
+    assert!(matches!(&again, Err(Refusal::Conflict(why)) if why.contains("under way")), "{again:?}");
+    root.send(Command::Down).await.unwrap().unwrap();
+    assert_eq!(world.host.live(), [""; 0]);
+}

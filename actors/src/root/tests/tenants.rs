@@ -1,0 +1,221 @@
+//! Commands on tenants, alone and across each other.
+
+use super::*;
+
+type Answer = tokio::task::JoinHandle<Result<Result<Reply, Refusal>, MailboxError>>;
+
+/// Sends a command without waiting for its answer.
+fn ask(root: &Addr<Root>, command: Command) -> Answer {
+    tokio::spawn(root.send(command))
+}
+
+fn start(name: &str) -> Command {
+    Command::StartTenant { name: name.into() }
+}
+
+fn stop(name: &str) -> Command {
+    Command::StopTenant { name: name.into() }
+}
+
+fn delete(name: &str) -> Command {
+    Command::DeleteTenant { name: name.into() }
+}
+
+fn create(name: &str) -> Command {
+    Command::CreateTenant { name: name.into() }
+}
+
+async fn conflict(answer: Answer) -> String {
+    match answer.await.unwrap().unwrap() {
+        Err(Refusal::Conflict(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[actix::test]
+async fn one_tenants_crash_loop_leaves_every_other_tenant_ready() {
+    let world = FakeWorld::default().with_tenant("good").with_tenant("bad");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    for _ in 0..6 {
+        until(&root, |status| tenant(status, "bad").state == ChainState::Ready).await;
+        world.host.exit(world.host.pid("bad/kine").unwrap(), ExitStatus::Code(1));
+        until(&root, |status| tenant(status, "bad").state != ChainState::Ready).await;
+    }
+    let status = until(&root, |status| tenant(status, "bad").state == ChainState::Degraded).await;
+    assert_eq!(tenant(&status, "good").state, ChainState::Ready);
+    let kine = &tenant(&status, "bad").children[1];
+    assert!(kine.last_failure.as_ref().unwrap().contains("gave up"), "{kine:?}");
+    assert_eq!(kine.log_tail, ["last words"]);
+    root.send(Command::RetryTenant { name: "bad".into() }).await.unwrap().unwrap();
+}
+
+#[actix::test]
+async fn no_more_tenants_start_at_once_than_allowed() {
+    let world = ["a1", "a2", "a3"].into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
+    for name in ["a1", "a2", "a3"] {
+        world.component(&format!("{name}/postgres")).set_open(false);
+    }
+    let root = started(&world).await;
+    until(&root, |status| {
+        status.tenants.iter().filter(|chain| chain.state == ChainState::Starting).count() == 2
+    })
+    .await;
+    world.component("a1/postgres").set_open(true);
+    world.component("a2/postgres").set_open(true);
+    until(&root, |status| tenant(status, "a3").state == ChainState::Starting).await;
+}
+
+#[actix::test]
+async fn a_created_tenant_is_durable_before_it_runs_and_deleted_without_a_trace() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    root.send(Command::CreateTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert_eq!(world.diary.of("put"), ["demo true"]);
+    let again = root.send(Command::CreateTenant { name: "demo".into() }).await.unwrap();
+    assert!(matches!(again, Err(Refusal::AlreadyExists(_))));
+    let bad = root.send(Command::CreateTenant { name: "a/b".into() }).await.unwrap();
+    assert!(matches!(bad, Err(Refusal::BadRequest(_))));
+    root.send(Command::DeleteTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert_eq!(world.diary.of("erase"), ["demo"]);
+    assert!(world.host.pid("demo/postgres").is_none());
+    until(&root, |status| status.tenants.is_empty()).await;
+}
+
+#[actix::test]
+async fn stop_and_start_of_a_tenant_are_answered_on_arrival() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    root.send(Command::StopTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert!(world.host.pid("demo/postgres").is_none());
+    root.send(Command::StartTenant { name: "demo".into() }).await.unwrap().unwrap();
+    let before = world.host.pid("demo/postgres").unwrap();
+    root.send(Command::RestartTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert_ne!(world.host.pid("demo/postgres").unwrap(), before);
+    let unknown = root.send(Command::StopTenant { name: "nobody".into() }).await.unwrap();
+    assert!(matches!(unknown, Err(Refusal::NotFound(_))));
+}
+
+#[actix::test]
+async fn a_start_during_a_stop_brings_it_up_again_and_answers_both() {
+    let world = FakeWorld::default().with_tenant("demo");
+    world.host.deafen("demo/apiserver");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let stopped = ask(&root, stop("demo"));
+    until(&root, |status| tenant(status, "demo").state == ChainState::Stopping).await;
+    let started = ask(&root, start("demo"));
+    assert!(conflict(stopped).await.contains("demo was started"));
+    started.await.unwrap().unwrap().unwrap();
+    until(&root, all_ready).await;
+    assert_eq!(world.desired("demo"), Some(true));
+    assert_eq!(world.host.diary.of("twice"), [""; 0]);
+}
+
+#[actix::test]
+async fn a_start_that_is_stopped_or_deleted_by_someone_else_is_answered() {
+    tokio::time::pause();
+    for other in [stop("demo"), delete("demo")] {
+        let world = FakeWorld::default();
+        let root = super::start(&world).await;
+        world.component("demo/kine").set_open(false);
+        let created = ask(&root, create("demo"));
+        until(&root, |_| world.host.pid("demo/kine").is_some()).await;
+        root.send(other).await.unwrap().unwrap();
+        assert!(conflict(created).await.contains("demo was stopped"));
+        assert_eq!(world.host.pid("demo/postgres"), None);
+    }
+}
+
+#[actix::test]
+async fn whoever_waits_for_a_start_is_answered_when_the_daemon_stops() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, |status| status.front.target.is_some()).await;
+    world.component("demo/kine").set_open(false);
+    let created = ask(&root, create("demo"));
+    until(&root, |_| world.host.pid("demo/kine").is_some()).await;
+    let awaited = ask(&root, Command::AwaitReady);
+    world.stall("put late");
+    let late = ask(&root, create("late"));
+    until(&root, |_| world.desired("late").is_some()).await;
+    root.send(Command::Down).await.unwrap().unwrap();
+    world.resume();
+    for answer in [created, awaited, late] {
+        assert!(conflict(answer).await.contains("stopping"));
+    }
+    assert_eq!(world.host.live(), [""; 0]);
+    root.send(WhenDown).await.unwrap();
+}
+
+#[actix::test]
+async fn a_tenant_that_is_being_deleted_cannot_be_started_created_or_deleted_again() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.stall("erase demo");
+    let deleted = ask(&root, delete("demo"));
+    until(&root, |_| !world.diary.of("erase").is_empty()).await;
+    for command in [start("demo"), stop("demo"), delete("demo")] {
+        assert!(conflict(ask(&root, command)).await.contains("being deleted"));
+    }
+    let created = root.send(create("demo")).await.unwrap();
+    assert!(matches!(created, Err(Refusal::AlreadyExists(_))), "{created:?}");
+    world.resume();
+    deleted.await.unwrap().unwrap().unwrap();
+    assert_eq!((world.desired("demo"), world.host.pid("demo/postgres")), (None, None));
+    root.send(create("demo")).await.unwrap().unwrap();
+}
+
+#[actix::test]
+async fn a_restart_does_not_undo_a_stop_that_came_after_it() {
+    let world = FakeWorld::default().with_tenant("demo");
+    world.host.deafen("demo/apiserver");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let restarted = ask(&root, Command::RestartTenant { name: "demo".into() });
+    until(&root, |status| tenant(status, "demo").state == ChainState::Stopping).await;
+    root.send(stop("demo")).await.unwrap().unwrap();
+    assert!(conflict(restarted).await.contains("stopped"));
+    assert_eq!(world.host.pid("demo/postgres"), None);
+    let stopped = ask(&root, Command::RestartTenant { name: "demo".into() });
+    assert!(conflict(stopped).await.contains("berth cluster start"));
+}
+
+#[actix::test]
+async fn desired_state_is_that_of_the_last_command_however_slow_its_disk() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.stall("put demo");
+    let stopped = ask(&root, stop("demo"));
+    until(&root, |_| world.desired("demo") == Some(false)).await;
+    let started = ask(&root, start("demo"));
+    until(&root, |_| true).await;
+    assert_eq!(world.desired("demo"), Some(false), "the second waits for the first");
+    world.resume();
+    drop(stopped);
+    started.await.unwrap().unwrap().unwrap();
+    assert_eq!(world.desired("demo"), Some(true));
+}
+
+#[actix::test]
+async fn a_tenant_that_never_becomes_ready_does_not_hold_up_the_others() {
+    let world = ["bad1", "bad2", "good"].into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
+    for bad in ["bad1", "bad2"] {
+        world.component(&format!("{bad}/postgres")).set_open(false);
+    }
+    let root = started(&world).await;
+    until(&root, |status| tenant(status, "good").state == ChainState::Ready).await;
+}
+
+#[actix::test]
+async fn a_give_up_is_told_with_the_name_of_its_cluster() {
+    let world = FakeWorld::default().with_tenant("demo");
+    world.component("demo/kine").set_obstacle(Some(PrepareError::Fatal("no binary".into())));
+    let root = started(&world).await;
+    let answer = root.send(Command::AwaitReady).await.unwrap();
+    assert_eq!(answer, Err(Refusal::Failed("demo: kine: no binary".into())));
+}
