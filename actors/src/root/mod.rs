@@ -83,8 +83,9 @@ impl Owned {
         }
     }
 
+    /// Said once: a chain answers every goal with news, and news asks for the goal again.
     fn go_down(&mut self, hurry: Option<Duration>) {
-        if self.up || self.state != ChainState::Down {
+        if self.up || hurry.is_some() {
             self.up = false;
             self.addr.do_send(Goal::Down { hurry });
         }
