@@ -54,6 +54,8 @@ struct Inner {
     records: Records,
     /// Tenants that may be built: their record is durable and their port leased.
     known: Mutex<BTreeMap<String, Known>>,
+    /// Held while records change: the last one asked for is the one that stays.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,8 +73,8 @@ impl HostEstate {
         ports: Ports,
     ) -> Self {
         let records = Records::new(layout.clusters());
-        let known = Mutex::default();
-        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, records, known }))
+        let (known, turn) = Default::default();
+        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, records, known, turn }))
     }
 
     /// Where a chain of the kcp side lives.
@@ -174,7 +176,12 @@ impl Estate for HostEstate {
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
         names::check(name).map_err(|error| error.to_string())?;
         self.0.layout.sockets(name).map_err(|error| error.to_string())?;
-        Ok(TenantRecord { name: name.to_owned(), uid: uuid::Uuid::new_v4().to_string(), run: true })
+        Ok(TenantRecord {
+            name: name.to_owned(),
+            uid: uuid::Uuid::new_v4().to_string(),
+            run: true,
+            erase: false,
+        })
     }
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
@@ -186,6 +193,7 @@ impl Estate for HostEstate {
     }
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
+        let _turn = self.0.turn.lock().await;
         self.know(record).await?;
         let record = record.clone();
         self.off_thread(move |inner| inner.records.put(&record)).await
@@ -195,6 +203,7 @@ impl Estate for HostEstate {
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
         let gone = name.to_owned();
+        let _turn = self.0.turn.lock().await;
         self.off_thread(move |inner| {
             records::remove_tree(&sockets)?;
             records::remove_tree(&inner.layout.cluster(&gone))?;

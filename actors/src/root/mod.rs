@@ -20,7 +20,7 @@ use crate::status::{ChainState, FrontStatus, HandoverStatus, TreeStatus};
 use crate::supervisor::{ChainNews, GetStatus, Goal, Supervisor};
 use actix::prelude::*;
 use futures::future::join_all;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +115,8 @@ pub struct Root {
     target: Option<(SlotName, SocketAddr)>,
     tenants: BTreeMap<String, Owned>,
     records: BTreeMap<String, TenantRecord>,
+    /// Tenants whose deletion is under way.
+    erasing: BTreeSet<String>,
     queue: VecDeque<String>,
     waiters: Vec<Waiter>,
     ready_waiters: Vec<oneshot::Sender<Result<(), Refusal>>>,
@@ -138,6 +140,7 @@ impl Root {
             target: None,
             tenants: BTreeMap::new(),
             records: BTreeMap::new(),
+            erasing: BTreeSet::new(),
             queue: VecDeque::new(),
             waiters: Vec::new(),
             ready_waiters: Vec::new(),
@@ -177,7 +180,7 @@ impl Root {
                 Some(journal) => closed(&*journal).await.map_err(Refusal::Failed)?,
                 None => None,
             };
-            Ok((record, estate.tenants().await.map_err(Refusal::Failed)?))
+            Ok((record, without_erased(&*estate).await.map_err(Refusal::Failed)?))
         };
         Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
             let (record, tenants) = loaded?;
@@ -347,6 +350,22 @@ async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
     Ok(Some(record))
 }
 
+/// The tenants there are. A deletion that a dead daemon left half-done is finished first: nothing of the tenant runs now.
+/// One that fails again keeps its record, and stops nobody else.
+async fn without_erased(estate: &dyn Estate) -> Result<Vec<TenantRecord>, String> {
+    let mut kept = Vec::new();
+    for record in estate.tenants().await? {
+        if record.erase {
+            match estate.erase_tenant(&record.name).await {
+                Ok(()) => continue,
+                Err(reason) => tracing::warn!(%reason, "{} is not deleted yet", record.name),
+            }
+        }
+        kept.push(record);
+    }
+    Ok(kept)
+}
+
 impl Actor for Root {
     type Context = Context<Self>;
 }
@@ -414,6 +433,8 @@ impl Handler<Command> for Root {
                 let (reply, answer) = oneshot::channel();
                 self.up = false;
                 self.queue.clear();
+                self.waiters.clear();
+                self.ready_waiters.clear();
                 self.down_waiters.push(reply);
                 self.abandon_handover();
                 self.settle(ctx);
@@ -433,7 +454,7 @@ impl Handler<Command> for Root {
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),
             Command::StopTenant { name } => self.set_run(&name, false),
-            Command::RestartTenant { name } => self.restart(&name, ctx),
+            Command::RestartTenant { name } => self.restart(&name),
             Command::RetryTenant { name } => self.retry(&name),
         }
     }

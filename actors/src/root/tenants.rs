@@ -1,4 +1,7 @@
 //! The root's commands on tenants. Desired state is written first; the tree follows it.
+//!
+//! Commands may cross. The newest one counts: whoever waits for the opposite is told so, and an older command that comes
+//! to its next step looks at the record before it goes on. A deletion, once recorded, is never taken back.
 
 use super::{Owned, Root};
 use crate::host::TenantRecord;
@@ -10,6 +13,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 type Answer = ResponseActFuture<Root, Result<Reply, Refusal>>;
+/// Resolves when a tenant is where a command wants it.
+type Waits = oneshot::Receiver<Result<(), Refusal>>;
 
 fn refuse(refusal: Refusal) -> Answer {
     Box::pin(fut::err(refusal))
@@ -19,9 +24,13 @@ fn unknown(name: &str) -> Refusal {
     Refusal::NotFound(format!("there is no cluster {name}; berth cluster list shows those there are"))
 }
 
-/// The end of a wait; a waiter that was dropped lost its chain.
-async fn arrival(answer: oneshot::Receiver<Result<(), Refusal>>) -> Result<(), Refusal> {
-    answer.await.unwrap_or_else(|_| Err(Refusal::Conflict("the cluster was deleted meanwhile".to_owned())))
+fn overtaken(name: &str) -> Refusal {
+    Refusal::Conflict(format!("another command on {name} took its place; see berth status"))
+}
+
+/// The end of a wait; a waiter that was dropped was overtaken by another command.
+async fn arrival(name: String, waits: Result<Waits, Refusal>) -> Result<Reply, Refusal> {
+    waits?.await.unwrap_or_else(|_| Err(overtaken(&name))).map(|()| Reply::Done)
 }
 
 /// The answer that needs no wait: it is there already, or a start cannot bring it there.
@@ -80,7 +89,7 @@ impl Root {
         };
         self.records.insert(name.clone(), record.clone());
         let estate = Arc::clone(&self.world.estate);
-        let written = record.clone();
+        let (written, told) = (record.clone(), name.clone());
         let write = async move { estate.put_tenant(&written).await.map_err(Refusal::Failed) };
         Box::pin(
             write
@@ -91,42 +100,97 @@ impl Root {
                         root.records.remove(&name);
                         return Err(refusal);
                     }
-                    let answer = root.wait_for(&name, ChainState::Ready);
                     root.event(&name, "created");
-                    root.settle(ctx);
-                    Ok(answer)
+                    root.arrive(&name, true, ctx)
                 })
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
+                .then(move |waits, root, _| arrival(told, waits).into_actor(root)),
         )
+    }
+
+    /// Whether a command may change this tenant: it has its chain, and is not on its way out.
+    fn changeable(&self, name: &str) -> Result<(), Refusal> {
+        let record = self.records.get(name).ok_or_else(|| unknown(name))?;
+        if !self.tenants.contains_key(name) {
+            return Err(Refusal::Conflict(format!("{name} is just being created")));
+        }
+        if record.erase {
+            let text =
+                format!("{name} is to be deleted; if that failed, berth cluster delete {name} finishes it");
+            return Err(Refusal::Conflict(text));
+        }
+        Ok(())
+    }
+
+    /// Makes a change of a record durable. One that could not be written did not happen.
+    fn write(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut TenantRecord),
+    ) -> ResponseActFuture<Self, Result<(), Refusal>> {
+        let Some(record) = self.records.get_mut(name) else { return Box::pin(fut::err(unknown(name))) };
+        let before = record.clone();
+        change(record);
+        let (wanted, estate) = (record.clone(), Arc::clone(&self.world.estate));
+        let written = wanted.clone();
+        let write = async move { estate.put_tenant(&written).await.map_err(Refusal::Failed) };
+        Box::pin(write.into_actor(self).map(move |result, root, _| {
+            if result.is_err()
+                && let Some(record) = root.records.get_mut(&wanted.name).filter(|record| **record == wanted)
+            {
+                *record = before;
+            }
+            result
+        }))
     }
 
     pub(super) fn set_run(&mut self, name: &str, run: bool) -> Answer {
-        let Some(record) = self.records.get_mut(name) else { return refuse(unknown(name)) };
-        record.run = run;
-        let (record, estate) = (record.clone(), Arc::clone(&self.world.estate));
-        let name = name.to_owned();
-        let write = async move { estate.put_tenant(&record).await.map_err(Refusal::Failed) };
+        if let Err(refusal) = self.changeable(name) {
+            return refuse(refusal);
+        }
+        let wrote = self.write(name, |record| record.run = run);
+        let (name, told) = (name.to_owned(), name.to_owned());
         Box::pin(
-            write
-                .into_actor(self)
-                .map(move |result, root, ctx| result.map(|()| root.arrive(&name, run, ctx)))
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
+            wrote
+                .map(move |wrote, root, ctx| wrote.and_then(|()| root.arrive(&name, run, ctx)))
+                .then(move |waits, root, _| arrival(told, waits).into_actor(root)),
         )
     }
 
-    /// Sends a tenant up or down and says when it has arrived there.
-    fn arrive(
-        &mut self,
-        name: &str,
-        run: bool,
-        ctx: &mut Context<Self>,
-    ) -> oneshot::Receiver<Result<(), Refusal>> {
+    /// Down and up again. From now on it should run, so a daemon killed in between starts it.
+    pub(super) fn restart(&mut self, name: &str) -> Answer {
+        if let Err(refusal) = self.changeable(name) {
+            return refuse(refusal);
+        }
+        let wrote = self.write(name, |record| record.run = true);
+        let [first, then, told, told_again] = [(); 4].map(|()| name.to_owned());
+        Box::pin(
+            wrote
+                .map(move |wrote, root, ctx| {
+                    wrote.and_then(|()| root.still_wanted(&first, true))?;
+                    Ok(root.go(&first, false, ctx))
+                })
+                .then(move |waits, root, _| arrival(told, waits).into_actor(root))
+                .map(move |down, root, ctx| down.and_then(|_| root.arrive(&then, true, ctx)))
+                .then(move |waits, root, _| arrival(told_again, waits).into_actor(root)),
+        )
+    }
+
+    /// An older command looks whether a newer one wants something else.
+    fn still_wanted(&self, name: &str, run: bool) -> Result<(), Refusal> {
+        let wanted = self.up && self.records.get(name).is_some_and(|record| record.run == run);
+        if wanted { Ok(()) } else { Err(overtaken(name)) }
+    }
+
+    fn arrive(&mut self, name: &str, run: bool, ctx: &mut Context<Self>) -> Result<Waits, Refusal> {
+        self.still_wanted(name, run)?;
+        Ok(self.go(name, run, ctx))
+    }
+
+    /// Sends a tenant up or down; the answer comes when it has arrived there.
+    fn go(&mut self, name: &str, run: bool, ctx: &mut Context<Self>) -> Waits {
         let want = if run { ChainState::Ready } else { ChainState::Down };
         self.queue.retain(|queued| queued != name);
+        self.waiters.retain(|waiter| waiter.chain != name || waiter.want == want);
         if let Some(answer) = self.tenants.get(name).and_then(|tenant| at_once(name, tenant, run, want)) {
             let (reply, waits) = oneshot::channel();
             let _ = reply.send(answer);
@@ -142,50 +206,46 @@ impl Root {
         answer
     }
 
-    /// Down and up again; desired state stays as it is, so a daemon killed in between still starts it.
-    pub(super) fn restart(&mut self, name: &str, ctx: &mut Context<Self>) -> Answer {
-        if !self.records.contains_key(name) {
-            return refuse(unknown(name));
-        }
-        let (down, name) = (self.arrive(name, false, ctx), name.to_owned());
-        Box::pin(
-            arrival(down)
-                .into_actor(self)
-                .map(move |down, root, ctx| down.map(|()| root.arrive(&name, true, ctx)))
-                .then(|answer, root, _| {
-                    async move { arrival(answer?).await.map(|()| Reply::Done) }.into_actor(root)
-                }),
-        )
-    }
-
     pub(super) fn retry(&mut self, name: &str) -> Answer {
+        if let Err(refusal) = self.changeable(name) {
+            return refuse(refusal);
+        }
         let Some(tenant) = self.tenants.get(name) else { return refuse(unknown(name)) };
         if !matches!(tenant.state, ChainState::Degraded | ChainState::Refused) {
             return refuse(Refusal::Conflict(format!("{name} has not given up: there is nothing to retry")));
         }
         tenant.addr.do_send(Goal::Retry);
-        let answer = self.wait_for(name, ChainState::Ready);
-        Box::pin(async move { arrival(answer).await.map(|()| Reply::Done) }.into_actor(self))
+        let waits = self.wait_for(name, ChainState::Ready);
+        Box::pin(arrival(name.to_owned(), Ok(waits)).into_actor(self))
     }
 
-    /// Stops it, removes everything of it, forgets it. A daemon killed in between finds a stopped tenant and its record.
+    /// Stops it, removes everything of it, forgets it. The wish is durable first: a daemon killed in between finishes it
+    /// when it comes back. A deletion that failed can be asked for again.
     pub(super) fn delete(&mut self, name: &str) -> Answer {
-        if !self.records.contains_key(name) {
-            return refuse(unknown(name));
+        match self.changeable(name) {
+            Ok(()) => {}
+            Err(_) if self.records.get(name).is_some_and(|record| record.erase) => {}
+            Err(refusal) => return refuse(refusal),
         }
-        let (name, estate) = (name.to_owned(), Arc::clone(&self.world.estate));
-        let erased = name.clone();
+        if !self.erasing.insert(name.to_owned()) {
+            return refuse(Refusal::Conflict(format!("{name} is being deleted already")));
+        }
+        let estate = Arc::clone(&self.world.estate);
+        let wrote = self.write(name, |record| (record.run, record.erase) = (false, true));
+        let [first, told, gone, name] = [(); 4].map(|()| name.to_owned());
         Box::pin(
-            self.set_run(&name, false)
-                .then(move |down, root, _| {
+            wrote
+                .map(move |wrote, root, ctx| wrote.map(|()| root.go(&first, false, ctx)))
+                .then(move |waits, root, _| {
                     async move {
-                        down?;
-                        estate.erase_tenant(&erased).await.map_err(Refusal::Failed)
+                        arrival(told, waits).await?;
+                        estate.erase_tenant(&gone).await.map_err(Refusal::Failed)
                     }
                     .into_actor(root)
                 })
-                .map(move |result, root, _| {
-                    result?;
+                .map(move |erased, root, _| {
+                    root.erasing.remove(&name);
+                    erased?;
                     if let Some(tenant) = root.tenants.remove(&name) {
                         tenant.addr.do_send(Goal::Dismiss);
                     }

@@ -210,3 +210,155 @@ async fn stop_and_start_of_a_tenant_are_answered_on_arrival() {
     let unknown = root.send(Command::StopTenant { name: "nobody".into() }).await.unwrap();
     assert!(matches!(unknown, Err(Refusal::NotFound(_))));
 }
+
+/// A command that nobody waits for yet.
+fn ask(root: &Addr<Root>, command: Command) -> tokio::task::JoinHandle<Result<Reply, Refusal>> {
+    let request = root.send(command);
+    tokio::spawn(async move { request.await.unwrap() })
+}
+
+/// `demo` is ready, and its postgres will not hear a stop signal.
+async fn slow_to_stop(world: &FakeWorld) -> Addr<Root> {
+    world.host.deafen("demo/postgres");
+    let root = started(world).await;
+    until(&root, all_ready).await;
+    root
+}
+
+async fn until_stopping(root: &Addr<Root>) {
+    until(root, |status| tenant(status, "demo").state == ChainState::Stopping).await;
+}
+
+fn overtaken(answer: &Result<Reply, Refusal>) -> bool {
+    matches!(answer, Err(Refusal::Conflict(text)) if text.contains("took its place"))
+}
+
+/// Were a chain told again to stop at each piece of news, the news would beget news until nothing else is heard.
+#[actix::test]
+async fn tenants_that_are_slow_to_stop_are_told_once_and_do_not_drown_the_tree() {
+    let world = ["t1", "t2", "t3"].into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
+    for name in ["t1", "t2", "t3"] {
+        world.host.deafen(&format!("{name}/apiserver"));
+        world.host.deafen(&format!("{name}/postgres"));
+    }
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let down = ask(&root, Command::Down);
+    until(&root, |status| tenant(status, "t3").state == ChainState::Stopping).await;
+    assert!(down.await.unwrap().is_ok());
+    assert_eq!(world.host.diary.of("signal").iter().filter(|line| line.starts_with("t1/")).count(), 3);
+}
+
+#[actix::test]
+async fn a_stop_that_a_start_overtakes_is_told_so_and_the_tenant_runs() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = slow_to_stop(&world).await;
+    let stop = ask(&root, Command::StopTenant { name: "demo".into() });
+    until_stopping(&root).await;
+    root.send(Command::StartTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert!(overtaken(&stop.await.unwrap()));
+    assert!(world.tenant_record("demo").unwrap().run);
+}
+
+#[actix::test]
+async fn a_start_that_a_stop_overtakes_is_told_so_and_the_tenant_is_down() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("demo/kine").set_open(false);
+    let create = ask(&root, Command::CreateTenant { name: "demo".into() });
+    until(&root, |status| !status.tenants.is_empty()).await;
+    root.send(Command::StopTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert!(overtaken(&create.await.unwrap()));
+    assert!(!world.tenant_record("demo").unwrap().run);
+    assert!(world.host.pid("demo/postgres").is_none());
+}
+
+#[actix::test]
+async fn nothing_starts_again_what_is_being_deleted() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = slow_to_stop(&world).await;
+    let restart = ask(&root, Command::RestartTenant { name: "demo".into() });
+    until_stopping(&root).await;
+    let delete = ask(&root, Command::DeleteTenant { name: "demo".into() });
+    until(&root, |_| world.tenant_record("demo").is_some_and(|record| record.erase)).await;
+    for command in [
+        Command::StartTenant { name: "demo".into() },
+        Command::RestartTenant { name: "demo".into() },
+        Command::DeleteTenant { name: "demo".into() },
+    ] {
+        let answer = root.send(command).await.unwrap();
+        assert!(matches!(&answer, Err(Refusal::Conflict(text)) if text.contains("deleted")), "{answer:?}");
+    }
+    assert!(delete.await.unwrap().is_ok());
+    assert!(overtaken(&restart.await.unwrap()));
+    assert_eq!(world.host.diary.of("spawn").iter().filter(|line| *line == "demo/postgres").count(), 1);
+    assert!(world.tenant_record("demo").is_none());
+}
+
+#[actix::test]
+async fn a_restarted_tenant_that_was_stopped_is_one_that_should_run() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    root.send(Command::StopTenant { name: "demo".into() }).await.unwrap().unwrap();
+    root.send(Command::RestartTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert!(world.tenant_record("demo").unwrap().run);
+}
+
+#[actix::test]
+async fn a_deletion_that_fails_can_be_asked_for_again_and_meanwhile_nothing_runs() {
+    let world = FakeWorld::default().with_half_deleted("demo");
+    world.break_disk(true);
+    let root = started(&world).await;
+    let status = until(&root, |status| status.front.target.is_some()).await;
+    assert_eq!(tenant(&status, "demo").state, ChainState::Down);
+    let start = root.send(Command::StartTenant { name: "demo".into() }).await.unwrap();
+    assert!(matches!(start, Err(Refusal::Conflict(_))));
+    world.break_disk(false);
+    root.send(Command::DeleteTenant { name: "demo".into() }).await.unwrap().unwrap();
+    assert!(world.tenant_record("demo").is_none());
+}
+
+#[actix::test]
+async fn a_half_deleted_tenant_is_erased_before_anything_starts() {
+    let world = FakeWorld::default().with_half_deleted("gone").with_tenant("demo");
+    let root = started(&world).await;
+    let status = until(&root, all_ready).await;
+    assert_eq!(world.diary.of("erase"), ["gone"]);
+    assert_eq!(status.tenants.len(), 1);
+}
+
+#[actix::test]
+async fn a_change_that_cannot_be_written_did_not_happen() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.break_disk(true);
+    let name = || "demo".to_owned();
+    for command in [Command::StopTenant { name: name() }, Command::DeleteTenant { name: name() }] {
+        assert!(matches!(root.send(command).await.unwrap(), Err(Refusal::Failed(_))));
+    }
+    assert!(matches!(
+        root.send(Command::CreateTenant { name: "second".into() }).await.unwrap(),
+        Err(Refusal::Failed(_))
+    ));
+    world.break_disk(false);
+    let status = until(&root, all_ready).await;
+    assert_eq!(status.tenants.len(), 1);
+    root.send(Command::RestartTenant { name: name() }).await.unwrap().unwrap();
+    root.send(Command::CreateTenant { name: "second".into() }).await.unwrap().unwrap();
+}
+
+#[actix::test]
+async fn whoever_waits_for_a_tenant_hears_that_the_daemon_stops() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("demo/kine").set_open(false);
+    let create = ask(&root, Command::CreateTenant { name: "demo".into() });
+    until(&root, |status| !status.tenants.is_empty()).await;
+    let ready = ask(&root, Command::AwaitReady);
+    root.send(Command::Down).await.unwrap().unwrap();
+    assert!(create.await.unwrap().is_err());
+    assert!(ready.await.unwrap().is_err());
+}
