@@ -246,7 +246,7 @@ pub trait Estate: Send + Sync + 'static {
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String>;
     /// Tenants that should exist, from their durable records, with whether they should run.
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String>;
-    /// Writes a tenant's durable record (create, start, stop).
+    /// Writes a tenant's durable record (create, start, stop, delete). Calls take effect in their order.
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
     /// Removes everything of a stopped tenant: files, sockets, port leases, its record.
     async fn erase_tenant(&self, name: &str) -> Result<(), String>;
@@ -260,4 +260,7 @@ pub struct TenantRecord {
     /// Unique for the life of the cluster; the identity guard compares it.
     pub uid: String,
     pub run: bool,
+    /// It is to be deleted, and must never run again: some of its files may be gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erase: bool,
 }

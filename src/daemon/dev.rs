@@ -35,21 +35,17 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         let mut live = Live::new(Output::Stdout);
         let outcome = tokio::select! {
             outcome = come_up(&daemon, &mut live, &dev.tenant) => outcome.map(Some),
-            () = asked_to_stop() => Ok(None),
-            () = daemon.down() => Ok(None),
+            () = until_told(&daemon) => Ok(None),
         };
         match outcome {
             Ok(Some(())) => {
                 say(&hints(&layout, &daemon, &dev.tenant));
-                tokio::select! {
-                    () = asked_to_stop() => {}
-                    () = daemon.down() => {}
-                }
+                until_told(&daemon).await;
             }
             Ok(None) => {}
             Err(error) => {
                 say(&format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"));
-                asked_to_stop().await;
+                until_told(&daemon).await;
             }
         }
         say("stopping, in reverse order\n");
@@ -58,6 +54,14 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         let stopped = live.during(daemon.stop(), || async { tree(&root).await }).await;
         stopped.unwrap_or(Ok(()))
     })
+}
+
+/// Ctrl-C, SIGTERM or `berth down`. Cancel-safe.
+async fn until_told(daemon: &Daemon) {
+    tokio::select! {
+        () = asked_to_stop() => {}
+        () = daemon.down() => {}
+    }
 }
 
 fn settings(layout: Layout, dev: &Dev) -> Settings {

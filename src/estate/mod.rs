@@ -171,7 +171,12 @@ impl Estate for HostEstate {
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
         names::cluster(name).map_err(|error| error.to_string())?;
         self.0.layout.sockets(name).map_err(|error| error.to_string())?;
-        Ok(TenantRecord { name: name.to_owned(), uid: uuid::Uuid::new_v4().to_string(), run: true })
+        Ok(TenantRecord {
+            name: name.to_owned(),
+            uid: uuid::Uuid::new_v4().to_string(),
+            run: true,
+            erase: false,
+        })
     }
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {

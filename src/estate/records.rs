@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn record(name: &str) -> TenantRecord {
-        TenantRecord { name: name.into(), uid: "u".into(), run: true }
+        TenantRecord { name: name.into(), uid: "u".into(), run: true, erase: false }
     }
 
     #[test]

@@ -34,6 +34,7 @@ struct State {
     target: Option<(SlotName, SocketAddr)>,
     lease: Option<Lease>,
     broken_canary: bool,
+    broken_disk: bool,
 }
 
 impl FakeWorld {
@@ -45,9 +46,19 @@ impl FakeWorld {
 
     /// A tenant that exists before the daemon starts.
     pub fn with_tenant(self, name: &str) -> Self {
-        let record = TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true };
+        let record =
+            TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true, erase: false };
         self.state().tenants.insert(name.to_owned(), record);
         self
+    }
+
+    /// A tenant whose deletion a dead daemon left half-done.
+    pub fn with_half_deleted(self, name: &str) -> Self {
+        let world = self.with_tenant(name);
+        if let Some(record) = world.state().tenants.get_mut(name) {
+            (record.run, record.erase) = (false, true);
+        }
+        world
     }
 
     pub fn with_record(self, record: Record) -> Self {
@@ -81,6 +92,20 @@ impl FakeWorld {
 
     pub fn break_canary(&self) {
         self.state().broken_canary = true;
+    }
+
+    /// While broken, no record can be written or erased.
+    pub fn break_disk(&self, broken: bool) {
+        self.state().broken_disk = broken;
+    }
+
+    /// The durable record of a tenant.
+    pub fn tenant_record(&self, name: &str) -> Option<TenantRecord> {
+        self.state().tenants.get(name).cloned()
+    }
+
+    fn disk(&self) -> Result<(), String> {
+        if self.state().broken_disk { Err("no space left on device".to_owned()) } else { Ok(()) }
     }
 
     pub fn target(&self) -> Option<SlotName> {
@@ -143,7 +168,7 @@ impl Estate for FakeWorld {
         if name.contains('/') {
             return Err(format!("{name} is not a name"));
         }
-        Ok(TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true })
+        Ok(TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true, erase: false })
     }
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
@@ -151,6 +176,7 @@ impl Estate for FakeWorld {
     }
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
+        self.disk()?;
         self.diary.write(format!("put {} {}", record.name, record.run));
         self.state().tenants.insert(record.name.clone(), record.clone());
         self.answer(format!("put {}", record.name)).await;
@@ -158,6 +184,7 @@ impl Estate for FakeWorld {
     }
 
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
+        self.disk()?;
         self.diary.write(format!("erase {name}"));
         self.state().tenants.remove(name);
         self.answer(format!("erase {name}")).await;

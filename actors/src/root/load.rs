@@ -4,7 +4,7 @@ use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::front::Front;
 use crate::handover::{Phase, Record};
-use crate::host::Journal;
+use crate::host::{Estate, Journal, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::Refusal;
 use crate::spec::Step;
@@ -27,7 +27,7 @@ impl Root {
                 Some(journal) => closed(&*journal).await.map_err(Refusal::Failed)?,
                 None => None,
             };
-            Ok((record, estate.tenants().await.map_err(Refusal::Failed)?))
+            Ok((record, without_erased(&*estate).await.map_err(Refusal::Failed)?))
         };
         Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
             if root.course != Course::Loading {
@@ -83,4 +83,20 @@ async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
         journal.write(&record).await?;
     }
     Ok(Some(record))
+}
+
+/// The tenants there are. A deletion that a dead daemon left half-done is finished first: nothing of the tenant runs now.
+/// One that fails again keeps its record, and stops nobody else.
+async fn without_erased(estate: &dyn Estate) -> Result<Vec<TenantRecord>, String> {
+    let mut kept = Vec::new();
+    for record in estate.tenants().await? {
+        if record.erase {
+            match estate.erase_tenant(&record.name).await {
+                Ok(()) => continue,
+                Err(reason) => tracing::warn!(%reason, "{} is not deleted yet", record.name),
+            }
+        }
+        kept.push(record);
+    }
+    Ok(kept)
 }

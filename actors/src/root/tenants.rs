@@ -68,8 +68,18 @@ impl Root {
         }
     }
 
-    /// Whether a command may touch this tenant now: not while it is only half there.
+    /// Whether a command may change this tenant: a deletion that was begun is never taken back.
     fn may_change(&self, name: &str) -> Result<(), Refusal> {
+        self.is_whole(name)?;
+        if self.records.get(name).is_some_and(|record| record.erase) {
+            let text = format!("{name} is half deleted; berth cluster delete {name} finishes it");
+            return Err(Refusal::Conflict(text));
+        }
+        Ok(())
+    }
+
+    /// Whether it is neither just being created nor just being deleted.
+    fn is_whole(&self, name: &str) -> Result<(), Refusal> {
         if self.deleting.contains(name) {
             Err(Refusal::Conflict(format!("{name} is being deleted")))
         } else if self.tenants.contains_key(name) {
@@ -135,14 +145,15 @@ impl Root {
 
     pub(super) fn set_run(&mut self, name: &str, run: bool) -> Answer {
         match self.may_change(name) {
-            Ok(()) => self.write_run(name, run),
+            Ok(()) => self.write_run(name, run, false),
             Err(refusal) => refuse(refusal),
         }
     }
 
-    fn write_run(&mut self, name: &str, run: bool) -> Answer {
+    /// The wish is durable before the tree follows it.
+    fn write_run(&mut self, name: &str, run: bool, erase: bool) -> Answer {
         let Some(record) = self.records.get(name) else { return refuse(unknown(name)) };
-        let (record, name) = (TenantRecord { run, ..record.clone() }, name.to_owned());
+        let (record, name) = (TenantRecord { run, erase, ..record.clone() }, name.to_owned());
         let write = self.put(record.clone()).into_actor(self);
         Box::pin(
             write
@@ -230,16 +241,17 @@ impl Root {
         Box::pin(arrival(wait).into_actor(self))
     }
 
-    /// Stops it, removes everything of it, forgets it. A daemon killed in between finds a stopped tenant and its record.
+    /// Stops it, removes everything of it, forgets it. A daemon killed in between finishes it when it comes back; one that
+    /// failed can be asked for again.
     pub(super) fn delete(&mut self, name: &str) -> Answer {
-        if let Err(refusal) = self.may_change(name) {
+        if let Err(refusal) = self.is_whole(name) {
             return refuse(refusal);
         }
         let name = name.to_owned();
         self.deleting.insert(name.clone());
         let erased = name.clone();
         Box::pin(
-            self.write_run(&name, false)
+            self.write_run(&name, false, true)
                 .then(move |down, root, _| {
                     let erase = root.erase(&erased);
                     async move {

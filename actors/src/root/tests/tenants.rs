@@ -219,3 +219,25 @@ async fn a_give_up_is_told_with_the_name_of_its_cluster() {
     let answer = root.send(Command::AwaitReady).await.unwrap();
     assert_eq!(answer, Err(Refusal::Failed("demo: kine: no binary".into())));
 }
+
+#[actix::test]
+async fn a_half_deleted_tenant_is_erased_before_anything_starts() {
+    let world = FakeWorld::default().with_half_deleted("gone").with_tenant("demo");
+    let root = started(&world).await;
+    let status = until(&root, all_ready).await;
+    assert_eq!(status.tenants.len(), 1);
+    assert_eq!(world.diary.of("erase"), ["gone"]);
+    assert!(!world.host.diary.of("spawn").iter().any(|line| line.starts_with("gone/")));
+}
+
+#[actix::test]
+async fn a_deletion_that_failed_is_never_taken_back_and_can_be_asked_for_again() {
+    let world = FakeWorld::default().with_half_deleted("demo");
+    world.break_disk(true);
+    let root = started(&world).await;
+    let start = root.send(Command::StartTenant { name: "demo".into() }).await.unwrap();
+    assert!(matches!(start, Err(Refusal::Conflict(_))), "{start:?}");
+    world.break_disk(false);
+    root.send(Command::DeleteTenant { name: "demo".into() }).await.unwrap().unwrap();
+    until(&root, |status| status.tenants.is_empty()).await;
+}
