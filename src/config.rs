@@ -29,8 +29,6 @@ pub struct Config {
     pub run_dir: Setting<Option<PathBuf>>,
     /// The account components run under when the daemon is root.
     pub user: Setting<Option<Account>>,
-    /// What SIGTERM to the daemon means for its processes.
-    pub stop_children: Setting<bool>,
     /// How many chains may be starting at once.
     pub start_concurrency: Setting<usize>,
     pub front: FrontConfig,
@@ -136,7 +134,6 @@ impl Config {
                 origin.optional(file.run_dir, defaults::RUN_DIR),
             )?,
             user: origin.optional(file.user, defaults::USER),
-            stop_children: origin.setting(file.stop_children, defaults::STOP_CHILDREN),
             start_concurrency: origin
                 .setting(file.start_concurrency, defaults::start_concurrency(surroundings))
                 .map(usize::from),

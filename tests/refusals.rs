@@ -58,6 +58,7 @@ fn an_unknown_key_of_the_configuration_is_named_with_its_line() {
     fs::write(&file, "start_concurrency = 2\nno_such_key = 1\n").unwrap();
     let output = home.berth(&["up", "--config", file.to_str().unwrap()]);
     refused(&output, &["no_such_key", "berth.toml:2"]);
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

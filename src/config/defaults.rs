@@ -40,12 +40,7 @@ pub fn state_dir(surroundings: &Surroundings) -> (Option<PathBuf>, &'static str)
 pub(super) const RUN_DIR: &str =
     "derived from the state directory, short enough for the 107 bytes of a socket path";
 
-pub(super) const USER: &str = "the daemon's own account";
-
-pub(super) const STOP_CHILDREN: (bool, &str) = (
-    false,
-    "an update or a crash of the daemon must not interrupt a control plane; the next daemon adopts them",
-);
+pub(super) const USER: &str = "for root: berth if there is such an account, else nobody";
 
 /// A start is bound by the CPU (initdb, the API server's own start); more at once only makes each later.
 pub fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static str) {

@@ -17,7 +17,6 @@ pub(super) struct File {
     pub(super) state_dir: Given<AbsolutePath>,
     pub(super) run_dir: Given<AbsolutePath>,
     pub(super) user: Given<Account>,
-    pub(super) stop_children: Given<bool>,
     pub(super) start_concurrency: Given<Count>,
     pub(super) front: Front,
     pub(super) ports: Ports,

@@ -29,7 +29,7 @@ fn a_mistake_is_named_with_its_file_and_line() {
         ("user = \"0:0\"", 1, "root"),
         ("start_concurrency = 0", 1, "at least 1"),
         ("start_concurrency = -1", 1, "-1"),
-        ("stop_children = \"yes\"", 1, "expected a boolean"),
+        ("[kcp]\nenabled = \"yes\"", 2, "expected a boolean"),
         ("[kcp]\nenabled = true\nenabled = false", 3, "duplicate key"),
         ("[components]\nopenbao = \"bao\"", 2, "absolute path"),
         ("state_dir = ", 1, ""),
@@ -77,15 +77,15 @@ fn a_user_without_a_home_must_name_the_state_directory() {
 
 #[test]
 fn what_show_prints_can_be_read_again_and_means_the_same() {
-    let text = "run_dir = \"/run/\\\"b\\\"\"\nstop_children = true\n[components]\nkcp = \"/opt/kcp\"\n";
+    let text = "run_dir = \"/run/\\\"b\\\"\"\n[components]\nkcp = \"/opt/kcp\"\n[kcp]\nenabled = false\n";
     let config = parse(text).unwrap();
     let again = parse(&config.to_string()).unwrap();
     assert_eq!(again.run_dir.value, config.run_dir.value);
     assert_eq!(again.components.kcp.value, Some("/opt/kcp".into()));
     assert_eq!(again.ports.range.value, config.ports.range.value);
     assert_eq!(again.front.drain_limit.value, config.front.drain_limit.value);
-    assert!(*again.stop_children);
-    assert!(config.to_string().contains("# /etc/berth.toml:2"), "{config}");
+    assert!(!*again.kcp.enabled);
+    assert!(config.to_string().contains("# /etc/berth.toml:3"), "{config}");
 }
 
 /// The sample with its commented-out keys in force.
@@ -112,6 +112,5 @@ fn the_sample_file_shows_every_key_and_the_true_defaults() {
     assert_eq!(*shown.ports.range, *defaults.ports.range);
     assert_eq!(*shown.kcp.enabled, *defaults.kcp.enabled);
     assert_eq!(*shown.kcp.shutdown_delay, *defaults.kcp.shutdown_delay);
-    assert_eq!(*shown.stop_children, *defaults.stop_children);
     assert_eq!(*shown.start_concurrency, *defaults.start_concurrency);
 }

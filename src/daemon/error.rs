@@ -1,6 +1,7 @@
 //! Why a daemon did not start. Each part's own error says what to do about it.
 
 use crate::assets::ProvisionError;
+use crate::cli::exit::Exit;
 use crate::config::ConfigError;
 use crate::control::ControlError;
 use crate::files::FileError;
@@ -52,4 +53,14 @@ pub enum DaemonError {
     Refused(Refusal),
     #[error("the supervision tree does not answer: {0}")]
     Tree(actix::MailboxError),
+}
+
+impl DaemonError {
+    /// As a command of the command line would end.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
 }

@@ -30,7 +30,7 @@ use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> 
 fn refuse(error: &DaemonError) -> ExitCode {
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "berth: {error}");
-    ExitCode::FAILURE
+    error.exit().into()
 }
 
 /// SIGTERM or Ctrl-C. Cancel-safe.
@@ -184,7 +184,11 @@ async fn asked_to_stop() {
 /// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let installed = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+    let installed = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .try_init();
     if installed.is_err() {
         tracing::debug!("somebody else logs already");
     }

@@ -1,4 +1,4 @@
-//! When the certificate of the slots expires (K10): kcp signs it for 365 days and never renews it. Shown in status.
+//! When the certificate of the slots expires (K10): kcp signs it for 365 days and never renews it. Nobody asks yet.
 
 use crate::kcp::defaults::CERTIFICATE_WARNING;
 use crate::kcp::material::CERTIFICATE;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("another daemon ({holder}) runs on {state}: stop it first, or choose another --state-dir", state = .state.display())]
+    #[error("another daemon ({holder}) runs on {state}: stop it first, or choose another --state", state = .state.display())]
     Held { state: PathBuf, holder: String },
     #[error(transparent)]
     File(#[from] FileError),
