@@ -77,9 +77,7 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
     let dev = home.dev(&[]);
     dev.ready().await;
     let kubeconfig = home.layout().kcp().join("admin.kubeconfig");
-    let maps = api::config_maps(api::client(&kubeconfig, Some("shard-base")).await, "default");
     let root_maps = |client| api::config_maps(client, "default");
-    drop(maps);
     let before = root_maps(api::client(&kubeconfig, Some("system:admin")).await);
     api::create_config_map(&before, "written-before", "yes").await;
 
@@ -102,7 +100,6 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
 #[tokio::test]
 async fn a_slot_that_cannot_start_is_rolled_back_and_the_old_one_never_stops_serving() {
     let home = Home::new();
-    // The stand-in dies soon after it is ready: slot b is up for the canary at best, slot a is restarted by its policy.
     let dev = home.dev(&[]);
     let status = dev.ready().await;
     let old = pids(&status.slots[0]);

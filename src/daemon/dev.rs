@@ -49,7 +49,10 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
             Ok(None) => {}
             Err(error) => {
                 say(&format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"));
-                asked_to_stop().await;
+                tokio::select! {
+                    () = asked_to_stop() => {}
+                    () = daemon.down() => {}
+                }
             }
         }
         say("stopping, in reverse order\n");
