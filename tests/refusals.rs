@@ -1,5 +1,7 @@
 //! Bad input: a clear error that names the thing and the way out, and nothing lost.
 
+#![allow(clippy::disallowed_methods, reason = "a test tears files on purpose")]
+
 mod common;
 
 use common::Home;

@@ -1,5 +1,11 @@
 //! The whole system, end to end, on the real components: bring-up, handover, tenants, second run, stop.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test tears files on purpose; one that panics has failed"
+)]
+
 mod common;
 
 use berth_actors::identity::SlotName;

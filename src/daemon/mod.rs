@@ -91,8 +91,7 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = blocking(move || Ok::<_, DaemonError>(ProcessHost::new(&hosted)?)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
-        let outside =
-            Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag::default()), events };
+        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -171,7 +170,7 @@ async fn asked_to_stop() {
         }
         Err(error) => {
             tracing::error!(%error, "signals cannot be heard; stop with berth down");
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

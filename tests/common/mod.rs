@@ -167,10 +167,10 @@ impl Dev<'_> {
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(status) => status,
-            Err(_) => panic!("waited in vain for {what}: {last:#?}\n{}", self.output()),
-        }
+        let Ok(status) = tokio::time::timeout(PATIENCE, wait).await else {
+            panic!("waited in vain for {what}: {last:#?}\n{}", self.output())
+        };
+        status
     }
 
     /// Ctrl-C; returns how it ended.
