@@ -1,4 +1,5 @@
-//! The actor that owns the front: it alone retargets and drains, so the two never overlap.
+//! The actor that owns the front: it alone retargets and drains. Retargets take effect in the order they were asked for; a
+//! drain goes on beside them, because the new slot may die and come back on another port meanwhile.
 
 use crate::host::{Dataplane, DrainReport};
 use crate::identity::SlotName;

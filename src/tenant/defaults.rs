@@ -68,15 +68,16 @@ pub struct Life {
     pub start_deadline: Duration,
 }
 
-/// No component may end unasked, whatever its exit code says: a clean stop is 0, 1, 255 or a signal, by component.
-fn policy(intensity: u32, window: Duration) -> RestartPolicy {
+/// No component may end unasked, whatever its exit code says: a clean stop is 0, 1, 255 or a signal, by component. The window
+/// holds six lives that each run into the longest start deadline, so that one that only ever times out gives up as well.
+fn policy() -> RestartPolicy {
     RestartPolicy {
         restart: Restart::Permanent,
         base_delay: ms(500),
         max_delay: s(30),
         healthy_after: s(60),
-        intensity,
-        window,
+        intensity: 6,
+        window: s(900),
     }
 }
 
@@ -87,7 +88,7 @@ fn term(deadline: Duration, repeat_after: Option<Duration>) -> StopPlan {
 pub fn postgres() -> Life {
     Life {
         // A start right after a kill may find the old shared memory in use for up to a second: two or three tries.
-        restart: policy(6, s(120)),
+        restart: policy(),
         // SIGTERM waits for sessions for ever; SIGINT takes 0.3 s, a checkpoint on a slow disk more.
         stop: StopPlan { signal: Signal::Int, deadline: s(15), repeat_after: None },
         // initdb, then crash recovery: up to 3 s the first time after a crash.
@@ -98,7 +99,7 @@ pub fn postgres() -> Life {
 pub fn openbao() -> Life {
     Life {
         // It exits at once when the database does not answer.
-        restart: policy(6, s(120)),
+        restart: policy(),
         // 20 ms; it may be deaf while it waits for its database.
         stop: term(s(5), Some(s(2))),
         start_deadline: s(30),
@@ -108,7 +109,7 @@ pub fn openbao() -> Life {
 pub fn kine() -> Life {
     Life {
         // Of two kines on an empty database one exits at once and works when started again.
-        restart: policy(6, s(120)),
+        restart: policy(),
         // 0.5 s; while it waits for its database it ends only on the second SIGTERM.
         stop: term(s(5), Some(s(2))),
         start_deadline: s(30),
@@ -117,8 +118,7 @@ pub fn kine() -> Life {
 
 pub fn kube_apiserver() -> Life {
     Life {
-        // It exits after 20 s without its store, so the window must hold several such lives.
-        restart: policy(6, s(300)),
+        restart: policy(),
         // 1.2 s; with a dead kine it ends only on the second SIGTERM.
         stop: term(s(15), Some(s(5))),
         // 2.4 s on a quiet host; a boot with many tenants shares the cores.
@@ -128,7 +128,7 @@ pub fn kube_apiserver() -> Life {
 
 pub fn kube_controller_manager() -> Life {
     Life {
-        restart: policy(6, s(120)),
+        restart: policy(),
         // It has no handler: SIGTERM kills it within 70 ms.
         stop: term(s(5), None),
         // 0.7 s, waiting for the same cores as the API server.
@@ -139,10 +139,30 @@ pub fn kube_controller_manager() -> Life {
 pub fn cloud_controller_manager() -> Life {
     Life {
         // It retries by itself whatever an API server may answer; it ends only on a refusal or a fault of its own.
-        restart: policy(6, s(120)),
+        restart: policy(),
         // It exits within 1 s, API server or not.
         stop: term(s(5), None),
         // Its first list, behind an API server that has just become ready.
         start_deadline: s(60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_that_only_ever_time_out_reach_the_intensity() {
+        for life in [
+            postgres(),
+            openbao(),
+            kine(),
+            kube_apiserver(),
+            kube_controller_manager(),
+            cloud_controller_manager(),
+        ] {
+            let one = life.start_deadline + life.stop.deadline + life.restart.max_delay;
+            assert!(one * life.restart.intensity < life.restart.window, "{life:?}");
+        }
     }
 }

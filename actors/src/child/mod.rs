@@ -12,140 +12,23 @@
 //! changes nothing. Every state that waits for the outside has a timer armed.
 
 pub mod actor;
+mod end;
+mod event;
+mod start;
 mod step;
 #[cfg(test)]
 mod tests;
 
-use crate::host::{ExitStatus, GateError, PrepareError, SpawnError};
+pub use event::{Effect, Event, Life, Timer};
+
+use crate::host::ExitStatus;
 use crate::identity::Identity;
 use crate::policy::{History, RestartPolicy};
-use crate::spec::{Signal, StopPlan};
+use crate::spec::StopPlan;
 use crate::status::ChildState;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// Start now. Obeyed when down, or when the restart delay is over.
-    Start,
-    /// End, whatever is going on. `deadline` replaces the plan's own until this stop is over.
-    Stop {
-        deadline: Option<Duration>,
-    },
-    /// Look at the gate again: an earlier step was restarted under a running process.
-    Recheck {
-        within: Duration,
-    },
-    /// An earlier step died: until the next `Start` or `Ready`, an ending is not this child's fault.
-    Excuse,
-    /// An operator's wish to try again after a give-up or a refusal.
-    Retry,
-    Prepared {
-        attempt: u64,
-        result: Result<(), PrepareError>,
-    },
-    Spawned {
-        attempt: u64,
-        result: Result<Identity, SpawnError>,
-    },
-    Discovered {
-        identity: Identity,
-        result: Result<SocketAddr, String>,
-    },
-    Gate {
-        identity: Identity,
-        result: Result<(), GateError>,
-    },
-    Exited {
-        identity: Identity,
-        status: ExitStatus,
-    },
-    Reaped {
-        identity: Identity,
-        result: Result<(), String>,
-    },
-    Timer {
-        timer: Timer,
-        attempt: u64,
-    },
-}
-
-/// What to do about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    Prepare {
-        attempt: u64,
-    },
-    /// Drop the preparation that is under way: it outlived its deadline.
-    Abandon,
-    Spawn {
-        attempt: u64,
-    },
-    Discover {
-        identity: Identity,
-    },
-    AwaitGate {
-        identity: Identity,
-    },
-    Signal {
-        identity: Identity,
-        signal: Signal,
-    },
-    /// SIGKILL to all that is left of this process and its descendants.
-    Reap {
-        identity: Identity,
-    },
-    Arm {
-        timer: Timer,
-        attempt: u64,
-        after: Duration,
-    },
-    Disarm(Timer),
-    /// Tell the chain.
-    Became(Life),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Timer {
-    /// From `Start` or `Recheck` to the gate's opening.
-    Gate,
-    /// From the stop signal to SIGKILL.
-    Stop,
-    /// From the stop signal to its repetition.
-    Repeat,
-    /// The restart delay.
-    Backoff,
-    /// Until a failed reap is tried again.
-    Reap,
-}
-
-/// A child's life as the chain sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Life {
-    Down,
-    Starting,
-    /// `took`: from the start of the preparation; `None`: it was ready before, and its gate was looked at again.
-    Ready {
-        took: Option<Duration>,
-    },
-    /// Alive, but the gate stayed closed after an earlier step's restart.
-    Red,
-    Stopping,
-    /// Ended unasked, or its start failed; what is left of it is being reaped.
-    Dead {
-        failure: String,
-    },
-    /// The restart delay is over; it waits for `Start`.
-    Due,
-    /// Gave up, or must not be restarted. `refused`: the identity guard said no.
-    Failed {
-        reason: String,
-        refused: bool,
-    },
-}
 
 /// From a failed reap to the next try. The host's own try takes up to 5 s; a process in uninterruptible sleep may need
 /// minutes, and nothing else can be done meanwhile.

@@ -1,6 +1,7 @@
 //! Sentences about one child, and its properties under random histories.
 
 use super::*;
+use crate::host::{GateError, PrepareError, SpawnError};
 use crate::spec::Signal;
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -1,0 +1,178 @@
+//! The actor around [`Child`]: performs its effects through the host traits and feeds the answers back.
+//!
+//! It decides nothing. Everything it awaits runs as a future of its own context, so the mailbox is never blocked, and an
+//! answer that comes too late meets a machine that knows it by its attempt or identity.
+
+mod perform;
+
+use super::{Child, Event, Life, Timer};
+use crate::host::{Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
+use crate::identity::ComponentId;
+use crate::message::TreeEvent;
+use crate::spec::{ProcessSpec, Step};
+use crate::status::{ChildState, ChildStatus};
+use actix::prelude::*;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// What a chain tells a child.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub enum Order {
+    Start(Upstream),
+    Stop { deadline: Option<Duration> },
+    Recheck(Duration),
+    Excuse,
+    Retry,
+}
+
+/// What a child tells its chain.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct News {
+    pub index: usize,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub enum What {
+    Life(Life),
+    /// Spawned, or its port became known.
+    Running(Running),
+    /// For the status tree; `since_ms` is filled in by the reader.
+    Status(Box<ChildStatus>),
+}
+
+/// What every child of the daemon shares.
+#[derive(Clone)]
+pub struct Outside {
+    pub processes: Arc<dyn Processes>,
+    pub listeners: Arc<dyn Listeners>,
+    pub events: broadcast::Sender<TreeEvent>,
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outside")
+    }
+}
+
+#[derive(Debug)]
+pub struct ChildActor {
+    id: ComponentId,
+    index: usize,
+    step: Step,
+    machine: Child,
+    parent: Recipient<News>,
+    outside: Outside,
+    upstream: Upstream,
+    spec: Option<ProcessSpec>,
+    /// The process of the latest start, if that start had one.
+    running: Option<Running>,
+    /// Where any process of it listened last: a start that never came so far must not lose the port.
+    address: Option<SocketAddr>,
+    log: Option<PathBuf>,
+    timers: HashMap<Timer, SpawnHandle>,
+    preparing: Option<SpawnHandle>,
+    gating: Option<SpawnHandle>,
+    note: WaitNote,
+    ready_took: Option<Duration>,
+    log_tail: Vec<String>,
+}
+
+impl ChildActor {
+    pub fn new(
+        id: ComponentId,
+        index: usize,
+        step: Step,
+        parent: Recipient<News>,
+        outside: Outside,
+        note: WaitNote,
+    ) -> Self {
+        let discovers = step.blueprint.listens() == Listens::OneTcp;
+        let machine =
+            Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
+        Self {
+            id,
+            index,
+            step,
+            machine,
+            parent,
+            outside,
+            upstream: Upstream::default(),
+            spec: None,
+            running: None,
+            address: None,
+            log: None,
+            timers: HashMap::new(),
+            preparing: None,
+            gating: None,
+            note,
+            ready_took: None,
+            log_tail: Vec::new(),
+        }
+    }
+
+    fn feed(&mut self, event: Event, ctx: &mut Context<Self>) {
+        let effects = self.machine.step(event, tokio::time::Instant::now().into_std());
+        for effect in effects {
+            self.perform(effect, ctx);
+        }
+        self.show();
+    }
+
+    fn tell(&self, what: What) {
+        self.parent.do_send(News { index: self.index, what });
+    }
+
+    fn show(&self) {
+        let state = self.machine.state();
+        let running = self.running.as_ref().filter(|_| self.machine.identity().is_some());
+        let failed = matches!(state, ChildState::Failed | ChildState::Backoff);
+        self.tell(What::Status(Box::new(ChildStatus {
+            name: self.step.component.clone(),
+            state,
+            pid: running.map(|running| running.identity.pid),
+            address: running.and_then(|running| running.address),
+            since_ms: 0,
+            ready_took_ms: self.ready_took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            restarts: self.machine.attempt().saturating_sub(1),
+            waits_for: self.machine.waits_for().map(str::to_owned),
+            last_failure: self.machine.last_failure().map(str::to_owned),
+            log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
+            log: self.log.as_ref().map(|log| log.display().to_string()),
+            stand_in: self.step.stand_in.clone(),
+        })));
+    }
+}
+
+impl Actor for ChildActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _ctx: &mut Self::Context) {
+        self.show();
+    }
+}
+
+impl Handler<Order> for ChildActor {
+    type Result = ();
+
+    fn handle(&mut self, order: Order, ctx: &mut Self::Context) {
+        let event = match order {
+            Order::Start(mut upstream) => {
+                upstream.previous_address = self.address;
+                self.upstream = upstream;
+                Event::Start
+            }
+            Order::Stop { deadline } => Event::Stop { deadline },
+            Order::Recheck(within) => Event::Recheck { within },
+            Order::Excuse => Event::Excuse,
+            Order::Retry => Event::Retry,
+        };
+        self.feed(event, ctx);
+    }
+}
