@@ -158,6 +158,6 @@ mod tests {
         program(dir.path(), "postgres", 0o755);
         let overrides = Overrides { postgres: Some(dir.path().to_owned()), ..Overrides::default() };
         let text = overrides.program("postgres").unwrap_err().to_string();
-        assert!(text.contains("--postgres-bin") && text.contains("initdb: there is no such file"), "{text}");
+        assert!(text.contains("--postgres") && text.contains("initdb: there is no such file"), "{text}");
     }
 }
