@@ -64,6 +64,12 @@ pub(super) struct Connection<W> {
 }
 
 impl<W: Wire> Connection<W> {
+    /// Bytes of the answers it holds in memory.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.down.waiting()
+    }
+
     /// `early` was read from the client while it waited for a server.
     pub(super) fn new(
         client: W,
