@@ -4,6 +4,7 @@
 
 use crate::files::{self, FileError};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::RangeInclusive;
@@ -44,19 +45,20 @@ impl Ports {
         Self { path, range, turn: Mutex::new(()) }
     }
 
-    /// The port of `cluster`: the one it has, else the lowest that nobody has. Durable before it returns. Blocking.
+    /// The port of `cluster`: the one it has, else the next that nobody has. Durable before it returns. Blocking.
     pub fn lease(&self, cluster: &str) -> Result<u16, PortError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.read()?;
         if let Some(port) = file.leases.get(cluster) {
             return Ok(*port);
         }
-        let port = choose(&self.range, &file.leases, is_free).ok_or_else(|| PortError::Exhausted {
-            cluster: cluster.to_owned(),
-            first: *self.range.start(),
-            last: *self.range.end(),
-            leased: file.leases.len(),
-        })?;
+        let port =
+            choose(self.start(), &self.range, &file.leases, is_free).ok_or_else(|| PortError::Exhausted {
+                cluster: cluster.to_owned(),
+                first: *self.range.start(),
+                last: *self.range.end(),
+                leased: file.leases.len(),
+            })?;
         file.leases.insert(cluster.to_owned(), port);
         self.write(&file)?;
         Ok(port)
@@ -70,6 +72,14 @@ impl Ports {
             self.write(&file)?;
         }
         Ok(())
+    }
+
+    /// The same for one state directory always, spread over the range for many.
+    fn start(&self) -> u16 {
+        let digest = Sha256::digest(self.path.as_os_str().as_encoded_bytes());
+        let width = u64::from(self.range.end().saturating_sub(*self.range.start())) + 1;
+        let offset = u64::from_be_bytes(digest[..8].try_into().unwrap_or_default()) % width;
+        self.range.start() + u16::try_from(offset).unwrap_or_default()
     }
 
     fn read(&self) -> Result<Leases, PortError> {
@@ -88,12 +98,17 @@ impl Ports {
     }
 }
 
+/// Starts at a place of its own, so that two daemons with one range do not hand out the same ports: a port is bound seconds
+/// after it was leased.
 fn choose(
+    start: u16,
     range: &RangeInclusive<u16>,
     leases: &BTreeMap<String, u16>,
     free: impl Fn(u16) -> bool,
 ) -> Option<u16> {
-    range.clone().find(|port| !leases.values().any(|leased| leased == port) && free(*port))
+    let mut from_start =
+        range.clone().filter(|port| *port >= start).chain(range.clone().filter(|port| *port < start));
+    from_start.find(|port| !leases.values().any(|leased| leased == port) && free(*port))
 }
 
 /// Whether `port` can be bound on loopback now. Later someone may still take it: the API server's start tells then.
@@ -111,9 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_port_that_is_neither_leased_nor_taken_is_chosen() {
-        assert_eq!(choose(&(10..=13), &leases(&[10, 12]), |port| port != 11), Some(13));
-        assert_eq!(choose(&(10..=11), &leases(&[10]), |port| port != 11), None);
+    fn the_next_port_that_is_neither_leased_nor_taken_is_chosen() {
+        assert_eq!(choose(10, &(10..=13), &leases(&[10, 12]), |port| port != 11), Some(13));
+        assert_eq!(choose(12, &(10..=13), &leases(&[12, 13]), |_| true), Some(10));
+        assert_eq!(choose(11, &(10..=11), &leases(&[10]), |port| port != 11), None);
     }
 
     #[test]

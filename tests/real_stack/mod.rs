@@ -6,15 +6,16 @@
 
 use berth::https::Https;
 use berth::log_line;
+use berth::testing::components;
 use berth_actors::spec::{ProcessSpec, User};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use std::{env, fs};
 use tokio::time::timeout;
 
 /// Every wait on a real process: far above what any of them needs on a busy machine.
@@ -24,12 +25,6 @@ const NOBODY: User = User { uid: 65534, gid: 65534 };
 /// Who runs the components: `nobody` under root, else ourselves.
 pub fn user() -> Option<User> {
     rustix::process::geteuid().is_root().then_some(NOBODY)
-}
-
-fn component(name: &str) -> PathBuf {
-    let dir = env::var_os("BERTH_TEST_COMPONENTS")
-        .expect("set BERTH_TEST_COMPONENTS to a directory with postgres/bin, kine and kube-apiserver");
-    PathBuf::from(dir).join(name)
 }
 
 /// A child that does not outlive its test.
@@ -133,7 +128,7 @@ pub struct Postgres {
 impl Postgres {
     #[allow(clippy::disallowed_methods)] // the same as above
     pub async fn start(home: &Home) -> Self {
-        let mut initdb = Command::new(component("postgres/bin/initdb"));
+        let mut initdb = Command::new(components().postgres_bin.join("initdb"));
         initdb.arg("-D").arg(home.path().join("pg")).args([
             "--username=postgres",
             "--encoding=UTF8",
@@ -164,7 +159,7 @@ impl Postgres {
     pub async fn resume(&mut self) {
         let log = self.home.join("postgres.log");
         let offset = fs::metadata(&log).map_or(0, |meta| meta.len());
-        let mut command = Command::new(component("postgres/bin/postgres"));
+        let mut command = Command::new(components().postgres_bin.join("postgres"));
         command.arg("-D").arg(self.home.join("pg")).env_clear().env("TZ", "UTC");
         for setting in ["listen_addresses=", "fsync=off", "max_connections=40", "shared_buffers=16MB"] {
             command.args(["-c", setting]);
@@ -202,7 +197,7 @@ impl Kine {
     pub async fn start(postgres: &Postgres) -> Self {
         let home = &postgres.home;
         let (socket, log) = (home.join("kine.sock"), home.join("kine.log"));
-        let mut command = Command::new(component("kine"));
+        let mut command = Command::new(&components().kine.path);
         command
             .arg(format!("--listen-address=unix://{}", socket.display()))
             .args(["--metrics-bind-address=0", "--datastore-max-open-connections=10"])
@@ -232,7 +227,7 @@ impl ApiServer {
         let address = probe.local_addr().unwrap();
         drop(probe);
         let file = |name: &str| pki.join(name).display().to_string();
-        let mut command = Command::new(component("kube-apiserver"));
+        let mut command = Command::new(&components().kube_apiserver.path);
         command.env_clear().current_dir(home.path()).args([
             format!("--etcd-servers=unix://{}", kine.socket.display()),
             format!("--secure-port={}", address.port()),

@@ -1,4 +1,4 @@
-//! The kcp stand-in as a process, on a real store: PostgreSQL, kine and kube-apiserver from `BERTH_TEST_COMPONENTS`.
+//! The kcp stand-in as a process, on a real store: PostgreSQL, kine and kube-apiserver.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

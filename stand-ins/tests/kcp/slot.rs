@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::lines::{Lines, PATIENCE};
-use crate::store::components;
+use berth::testing::components;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Slot {
     pub fn start(root: PathBuf, etcd: &str, extra: &[&str], knobs: &[(&str, &str)]) -> Self {
         let mut child = command(&root, etcd)
             .args(extra)
-            .env("KCP_STANDIN_KUBE_APISERVER", components().join("kube-apiserver"))
+            .env("KCP_STANDIN_KUBE_APISERVER", &components().kube_apiserver.path)
             .envs(knobs.iter().copied())
             .spawn()
             .unwrap();

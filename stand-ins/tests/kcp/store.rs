@@ -1,6 +1,7 @@
 //! One PostgreSQL with any number of kines on it, in a directory that goes away with the test.
 
 use crate::lines::Lines;
+use berth::testing::components;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -14,12 +15,6 @@ const NOBODY: u32 = 65_534;
 /// A stack takes a third of a gigabyte and a core for its start.
 static STACKS: Semaphore = Semaphore::const_new(2);
 
-pub fn components() -> PathBuf {
-    std::env::var_os("BERTH_TEST_COMPONENTS").map(PathBuf::from).expect(
-        "BERTH_TEST_COMPONENTS must name a directory with postgres/bin, kine and kube-apiserver: these tests run them",
-    )
-}
-
 pub struct Store {
     postgres: Child,
     kines: Vec<(Child, Lines)>,
@@ -32,7 +27,7 @@ impl Store {
         let permit = STACKS.acquire().await.unwrap();
         let directory = TempDir::with_prefix("kcp-").unwrap();
         own(directory.path());
-        let bin = components().join("postgres/bin");
+        let bin = &components().postgres_bin;
         let initdb = unprivileged(&bin.join("initdb"))
             .args([
                 "-U",
@@ -66,7 +61,7 @@ impl Store {
     /// Another kine on the same database; its URL.
     pub async fn kine(&mut self) -> String {
         let host = self.directory.path().display();
-        let mut kine = Command::new(components().join("kine"))
+        let mut kine = Command::new(&components().kine.path)
             .args(["--listen-address", "127.0.0.1:0", "--metrics-bind-address=0", "--log-format=json"])
             .env("KINE_ENDPOINT", format!("postgres://postgres@/kine?host={host}"))
             .stdout(Stdio::null())

@@ -202,3 +202,25 @@ async fn a_handover_is_answered_when_the_daemon_stops_meanwhile() {
     root.send(Command::Down).await.unwrap().unwrap();
     assert_eq!(world.host.live(), [""; 0]);
 }
+
+#[actix::test]
+async fn a_kcp_that_died_during_a_handover_does_not_wait_for_its_predecessors_lease() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("slot-b/kcp").set_open(false);
+    let handover = tokio::spawn(root.send(Command::Handover));
+    until(&root, |status| status.slots[1].state == ChainState::Starting).await;
+    let victim = world.host.pid("slot-a/kcp").unwrap();
+    world.component("slot-a/kcp").set_open(false);
+    world.host.exit(victim, ExitStatus::Signal(9));
+    until(&root, |status| status.front.target.is_none()).await;
+    world.set_lease("host_dead");
+    world.component("slot-a/kcp").set_open(true);
+    until(&root, all_ready).await;
+    world.break_canary();
+    world.component("slot-b/kcp").set_open(true);
+    let Ok(Reply::Handover(ended)) = handover.await.unwrap().unwrap() else { panic!("refused") };
+    assert!(matches!(ended.outcome, HandoverOutcome::RolledBack(_)), "{ended:?}");
+    until(&root, |_| world.diary.of("delete-lease") == ["host_dead"]).await;
+}
