@@ -52,6 +52,20 @@ fn a_run_directory_too_long_for_a_socket_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_state_directory_of_another_user_is_refused_with_both_uids() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can give a directory away; an ordinary user meets the same check on root's.
+        let output = Home::new().berth(&["dev", "--front", "127.0.0.1:0", "--state", "/root"]);
+        return refused(&output, &["--state"]);
+    }
+    let home = Home::new();
+    fs::create_dir(home.state()).unwrap();
+    std::os::unix::fs::chown(home.state(), Some(65534), None).unwrap();
+    let output = home.berth(&["dev", "--front", &home.front.to_string()]);
+    refused(&output, &["uid 65534", "--state"]);
+}
+
+#[test]
 fn an_unknown_key_of_the_configuration_is_named_with_its_line() {
     let home = Home::new();
     let file = home.state().with_file_name("berth.toml");

@@ -41,7 +41,15 @@ async fn everything_comes_up_in_order_serves_and_leaves_nothing_behind() {
     let found = namespaces.list(&ListParams::default()).await.unwrap();
     assert!(found.iter().any(|namespace| namespace.metadata.name.as_deref() == Some("kube-system")));
 
-    assert!(dev.stop().success());
+    let downs = home.downs().await;
+    host::signal(dev.pid(), rustix::process::Signal::INT);
+    let downs = downs.await.unwrap();
+    let of_demo: Vec<_> = downs.iter().filter_map(|id| id.strip_prefix("demo/")).collect();
+    let reverse: Vec<_> = TENANT.into_iter().rev().collect();
+    assert_eq!(of_demo, reverse, "{downs:?}");
+    let at = |id: &str| downs.iter().position(|down| down == id);
+    assert!(at("demo/postgres") < at("slot-a/kcp") && at("slot-a/kcp") < at("slot-a/kine"), "{downs:?}");
+    assert!(dev.ended().success());
     assert_eq!(host::processes_below(&home.state()), []);
     TcpListener::bind(home.front).expect("the front's port is free again");
 }

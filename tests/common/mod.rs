@@ -16,7 +16,7 @@ pub mod api;
 pub mod host;
 
 use berth::control::Client;
-use berth::control::api::EventQuery;
+use berth::control::api::{EventQuery, StampedEvent};
 use berth::layout::Layout;
 use berth_actors::status::{ChainState, ChainStatus, ChildState, ChildStatus, TreeStatus};
 use futures::StreamExt;
@@ -62,6 +62,24 @@ impl Home {
 
     pub fn client(&self) -> Client {
         Client::new(self.layout().control_socket())
+    }
+
+    /// Collects, until the daemon has ended, which component went down, in order.
+    pub async fn downs(&self) -> tokio::task::JoinHandle<Vec<String>> {
+        let events = self.client().events(EventQuery { follow: true }).await.unwrap();
+        tokio::spawn(async move {
+            let (mut events, mut text) = (Box::pin(events), Vec::new());
+            while let Some(Ok(chunk)) = events.next().await {
+                text.extend_from_slice(&chunk);
+            }
+            String::from_utf8(text)
+                .unwrap()
+                .lines()
+                .filter_map(|line| serde_json::from_str::<StampedEvent>(line).ok())
+                .filter(|stamped| stamped.event.what == "down" && stamped.event.subject.contains('/'))
+                .map(|stamped| stamped.event.subject)
+                .collect()
+        })
     }
 
     /// `berth` with this home's directories.
