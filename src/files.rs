@@ -24,7 +24,7 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Fil
 
 /// Replaces `path` with `bytes`, mode 0600, owned by `owner` where given (the daemon is root then). Blocking.
 pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<(), FileError> {
-    let parent = path.parent().unwrap_or(Path::new("."));
+    let parent = directory_of(path);
     let mut temp = tempfile::Builder::new()
         .prefix(".berth-")
         .permissions(fs::Permissions::from_mode(0o600))
@@ -37,6 +37,14 @@ pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<()
     temp.as_file().sync_all().map_err(at("sync", path))?;
     temp.persist(path).map_err(|error| at("rename onto", path)(error.error))?;
     sync_dir(parent)
+}
+
+/// A bare file name lies in the current directory.
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Makes a rename or removal inside `dir` durable. Blocking.
@@ -74,4 +82,26 @@ pub fn open_log(path: &Path, owner: Option<User>) -> Result<fs::File, FileError>
         chown(path, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_file_name_lies_in_the_current_directory() {
+        assert_eq!(directory_of(Path::new("demo.kubeconfig")), Path::new("."));
+        assert_eq!(directory_of(Path::new("a/demo.kubeconfig")), Path::new("a"));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.json");
+        write_atomic(&path, b"old and longer", None).unwrap();
+        write_atomic(&path, b"new", None).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left aside");
+    }
 }

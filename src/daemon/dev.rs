@@ -49,8 +49,9 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
             }
         }
         say("stopping, in reverse order\n");
-        let mut live = Live::new(Output::Stdout);
         let root = daemon.root.clone();
+        let now = tree(&root).await.unwrap_or_default();
+        let mut live = Live::new(Output::Stdout).since(&now);
         let stopped = live.during(daemon.stop(), || async { tree(&root).await }).await;
         stopped.unwrap_or(Ok(()))
     })
