@@ -1,11 +1,15 @@
 //! Files that survive a crash: written aside, synced, renamed, and the directory synced after them.
 //!
 //! Everyone who writes state calls this; nobody else calls `rename`. A reader sees the old file or the new one, whole.
+//!
+//! A root daemon works in directories that belong to the components' account. So nothing here follows a link in the last
+//! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
 
 use berth_actors::spec::User;
+use rustix::fs::OFlags;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// What went wrong with which file.
@@ -32,7 +36,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<()
         .map_err(at("create a temporary file beside", path))?;
     temp.write_all(bytes).map_err(at("write", path))?;
     if let Some(user) = owner {
-        chown(temp.path(), Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
+        fchown(temp.as_file(), Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
     }
     temp.as_file().sync_all().map_err(at("sync", path))?;
     temp.persist(path).map_err(|error| at("rename onto", path)(error.error))?;
@@ -55,31 +59,70 @@ pub fn sync_dir(dir: &Path) -> Result<(), FileError> {
 /// Creates `dir` and its missing parents with mode 0700, then gives `dir` itself to `owner`. Blocking.
 pub fn private_dir(dir: &Path, owner: Option<User>) -> Result<(), FileError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at("create the directory", dir))?;
+    let handle = open_dir(dir).map_err(at("open the directory", dir))?;
     if let Some(user) = owner {
-        chown(dir, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", dir))?;
+        fchown(handle, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", dir))?;
     }
     Ok(())
 }
 
+/// Takes a directory's access from everyone but its owner. Blocking.
+pub fn make_private(dir: &Path) -> Result<(), FileError> {
+    open_dir(dir)
+        .and_then(|handle| handle.set_permissions(fs::Permissions::from_mode(0o700)))
+        .map_err(at("set the mode of", dir))
+}
+
+fn open_dir(dir: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW)).open(dir)
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
+/// Opens what must be a plain file under one name.
+fn open_plain(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    let file = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.nlink() > 1 {
+        return Err(io::Error::other("it is not a plain file of one name"));
+    }
+    Ok(file)
+}
+
+/// State files are small. What is larger was not written by Berth, and must not fill its memory.
+const LARGEST: u64 = 16 << 20;
+
+/// Reads a file. Blocking.
+pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    let failed = at("read", path);
+    let read = || {
+        let mut bytes = Vec::new();
+        open_plain(fs::OpenOptions::new().read(true), path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(io::Error::other(format!("it is larger than {} MiB", LARGEST >> 20)));
+        }
+        Ok(bytes)
+    };
+    read().map_err(failed)
+}
+
 /// Reads a file that may be absent. Blocking.
 pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    match fs::read(path) {
+    match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at("read", path)(error)),
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
 /// Opens a log for appending, mode 0600, owned by `owner`. Blocking.
 pub fn open_log(path: &Path, owner: Option<User>) -> Result<fs::File, FileError> {
-    let file = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)
+    let file = open_plain(fs::OpenOptions::new().create(true).append(true).mode(0o600), path)
         .map_err(at("open the log", path))?;
     if let Some(user) = owner {
-        chown(path, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
+        fchown(&file, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
     }
     Ok(file)
 }
@@ -92,6 +135,26 @@ mod tests {
     fn a_bare_file_name_lies_in_the_current_directory() {
         assert_eq!(directory_of(Path::new("demo.kubeconfig")), Path::new("."));
         assert_eq!(directory_of(Path::new("a/demo.kubeconfig")), Path::new("a"));
+    }
+
+    #[test]
+    fn a_planted_link_or_pipe_is_never_opened_followed_or_given_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("shadow"), dir.path().join("kine.log"));
+        fs::File::create(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(open_log(&link, None).is_err() && read(&link).is_err());
+        assert!(read_optional(&link).is_err(), "a link is not an absent file");
+        fs::remove_file(&link).unwrap();
+        fs::hard_link(&target, &link).unwrap();
+        assert!(open_log(&link, None).is_err(), "a second name of another file");
+        let (real, linked) = (dir.path().join("etc"), dir.path().join("log"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &linked).unwrap();
+        assert!(private_dir(&linked, None).is_err() && make_private(&linked).is_err());
+        let pipe = dir.path().join("nodes.json");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        assert!(read(&pipe).is_err(), "and nobody waits for its writer");
     }
 
     #[test]

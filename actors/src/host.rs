@@ -126,6 +126,11 @@ pub trait Blueprint: Send + Sync + 'static {
     /// Whether to discover a port after the spawn.
     fn listens(&self) -> Listens;
 
+    /// Whether lines of its log may stand in a failure report. Not those of a program that logs other people's values.
+    fn quotes_log(&self) -> bool {
+        true
+    }
+
     /// Resolves when the component does its job (a login, not a health page). Waits for as long as it takes; the caller
     /// holds the deadline and drops the future. Cancel-safe: nothing is half-done when dropped.
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError>;

@@ -3,10 +3,10 @@
 use super::HostEstate;
 use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
+use crate::files;
 use crate::names::{self, BadName};
 use async_trait::async_trait;
 use berth_actors::message::Refusal;
-use std::io;
 use std::path::PathBuf;
 
 impl HostEstate {
@@ -23,12 +23,13 @@ fn node_name(node: &str) -> Result<NodeName, Refusal> {
 impl ClusterFiles for HostEstate {
     async fn kubeconfig(&self, cluster: &str) -> Result<String, Refusal> {
         let path = self.tenant_of(cluster).map_err(Refusal::NotFound)?.kubeconfig();
-        tokio::fs::read_to_string(&path).await.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Refusal::Conflict(format!(
+        let read = self.off_thread(move |_| files::read_optional(&path)).await.map_err(Refusal::Failed)?;
+        let bytes = read.ok_or_else(|| {
+            Refusal::Conflict(format!(
                 "{cluster} has no kubeconfig yet: its kube-apiserver was never started"
-            )),
-            _ => Refusal::Failed(format!("read {}: {error}", path.display())),
-        })
+            ))
+        })?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {

@@ -88,13 +88,12 @@ fn read(path: &Path) -> Result<TenantRecord, RecordError> {
     }
 }
 
-/// Removes a directory and all below it. Idempotent.
+/// Removes a directory and all below it, durably: the record that remembers it goes next. Idempotent.
 pub(super) fn remove_tree(path: &Path) -> Result<(), RecordError> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(FileError { action: "remove", path: path.to_owned(), source: error }.into())
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(path.parent().map_or(Ok(()), files::sync_dir)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(FileError { action: "remove", path: path.to_owned(), source }.into()),
     }
 }
 

@@ -11,7 +11,6 @@ use std::path::Path;
 
 /// Everything that is decided before the fork. The child gets a session of its own, umask 077, no way to gain privileges,
 /// and nothing of the daemon's environment, signal mask or files.
-#[derive(Debug)]
 pub(super) struct Birth<'a> {
     pub(super) program: &'a Path,
     /// From `argv[0]` on.
@@ -27,6 +26,18 @@ pub(super) struct Birth<'a> {
     pub(super) user: Option<User>,
     /// SIGKILL when the thread that bore it ends. Only for a child whose thread waits for it.
     pub(super) dies_with_thread: bool,
+}
+
+impl fmt::Debug for Birth<'_> {
+    /// The environment holds secrets: only how much of it there is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Birth")
+            .field("program", &self.program)
+            .field("arguments", &self.arguments)
+            .field("environment", &self.environment.len())
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Birth<'_> {

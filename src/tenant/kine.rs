@@ -53,6 +53,11 @@ impl Blueprint for Kine {
         Ok(self.spec(context.previous_address))
     }
 
+    /// kine logs the key and the value of a write that fails.
+    fn quotes_log(&self) -> bool {
+        false
+    }
+
     fn listens(&self) -> Listens {
         match self.endpoint {
             Endpoint::Socket(_) => Listens::No,

@@ -2,7 +2,7 @@
 
 use super::config_file;
 use super::pki::{Pki, PkiError};
-use crate::files::FileError;
+use crate::files;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::path::Path;
@@ -51,16 +51,13 @@ current-context: {cluster}
 
 /// Writes the kubeconfig of one leaf of `pki` to `path`, for the API server on `port` of this host. Blocking.
 pub(super) fn write(path: &Path, pki: &Pki, leaf: &str, user: &str, port: u16) -> Result<(), PkiError> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })
-    };
     let text = text(&Access {
         cluster: &pki.cluster,
         user,
         server: &server(port),
-        ca: &read(&pki.certificate("server-ca"))?,
-        certificate: &read(&pki.certificate(leaf))?,
-        key: &read(&pki.key(leaf))?,
+        ca: &files::read(&pki.certificate("server-ca"))?,
+        certificate: &files::read(&pki.certificate(leaf))?,
+        key: &files::read(&pki.key(leaf))?,
     });
     Ok(config_file::keep(path, text.as_bytes(), pki.owner)?)
 }

@@ -17,7 +17,6 @@ use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, R
 use berth_actors::spec::ProcessSpec;
 use databases::NotReady;
 use leftovers::Lock;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The component's name in a chain.
@@ -77,8 +76,7 @@ impl Blueprint for Postgres {
 impl Postgres {
     /// The access files, and the mode postgres insists on.
     fn write_access(&self) -> Result<(), files::FileError> {
-        let failed = |source| files::FileError { action: "set the mode of", path: self.data.clone(), source };
-        std::fs::set_permissions(&self.data, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        files::make_private(&self.data)?;
         let roles = || {
             let owners = self.databases.iter().map(|database| database.role.as_str());
             std::iter::once(SUPERUSER).chain(owners)

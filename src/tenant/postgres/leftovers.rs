@@ -37,7 +37,7 @@ enum Verdict {
 /// `lock`: text of postmaster.pid. `holders`: live postgres processes that work in the data directory.
 fn judge(lock: Option<&str>, holders: &[i32]) -> Verdict {
     // A single-user postgres writes its pid negated.
-    let pid = lock.and_then(|text| text.lines().next()?.trim().parse().ok()).map(i32::abs);
+    let pid = lock.and_then(|text| text.lines().next()?.trim().parse().ok()).and_then(i32::checked_abs);
     match (lock, pid) {
         (_, Some(pid)) if holders.contains(&pid) => Verdict::Occupied(pid),
         _ if !holders.is_empty() => Verdict::Orphans(holders.to_vec()),

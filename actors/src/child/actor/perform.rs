@@ -179,7 +179,14 @@ impl ChildActor {
         let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
-        let read = async move { processes.log_tail(&log, TAIL).await };
+        let quotes = self.step.blueprint.quotes_log();
+        let read = async move {
+            if quotes {
+                processes.log_tail(&log, TAIL).await
+            } else {
+                vec![format!("its log may hold values and is not quoted: {}", log.display())]
+            }
+        };
         ctx.spawn(read.into_actor(self).map(move |tail, actor, _| {
             if actor.machine.attempt() == attempt {
                 actor.log_tail = tail;
