@@ -1,6 +1,6 @@
 //! `berth dev`: a whole system in `./.berth` with one cluster, shown as it comes up, until Ctrl-C.
 
-use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime};
+use super::{Daemon, DaemonError, Settings, in_runtime, stop_signal};
 use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tokio_util::sync::CancellationToken;
 
 /// Where a root daemon keeps what the components' account must be able to reach.
 const REACHABLE: &str = "/var/lib";
@@ -27,25 +28,25 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
     };
     let settings = settings(layout.clone(), &dev);
     in_runtime(async move {
-        let progress = progress::for_stderr();
+        let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked_to_stop() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return Err(DaemonError::Interrupted),
         };
         let mut live = Live::new(Output::Stdout);
         let outcome = tokio::select! {
             outcome = come_up(&daemon, &mut live, &dev.tenant) => outcome.map(Some),
-            () = until_told(&daemon) => Ok(None),
+            () = until_told(&daemon, &asked) => Ok(None),
         };
         match outcome {
             Ok(Some(())) => {
                 say(&hints(&layout, &daemon, &dev.tenant));
-                until_told(&daemon).await;
+                until_told(&daemon, &asked).await;
             }
             Ok(None) => {}
             Err(error) => {
                 say(&format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"));
-                until_told(&daemon).await;
+                until_told(&daemon, &asked).await;
             }
         }
         say("stopping, in reverse order\n");
@@ -58,9 +59,9 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
 }
 
 /// Ctrl-C, SIGTERM or `berth down`. Cancel-safe.
-async fn until_told(daemon: &Daemon) {
+async fn until_told(daemon: &Daemon, asked: &CancellationToken) {
     tokio::select! {
-        () = asked_to_stop() => {}
+        () = asked.cancelled() => {}
         () = daemon.down() => {}
     }
 }

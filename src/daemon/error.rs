@@ -37,6 +37,8 @@ pub enum DaemonError {
     NamelessAccount { uid: u32 },
     #[error("{0}")]
     Record(String),
+    #[error("listen for signals: {0}")]
+    Signals(#[source] io::Error),
     #[error("stopped before it had started")]
     Interrupted,
     #[error(transparent)]

@@ -30,6 +30,7 @@ use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -73,13 +74,14 @@ impl Daemon {
         let lock = off_thread(move || StateLock::acquire(&locked)).await?;
         let published = layout.clone();
         off_thread(move || rendezvous::publish(&published)).await?;
+        // Before the survivors are touched: what cannot be started again must not be stopped.
+        let journal = HandoverFile::new(&layout);
+        estate::check_records(&layout).await.map_err(DaemonError::Record)?;
+        journal.read().await.map_err(DaemonError::Record)?;
         for survivor in survivors::reap_all(&layout).await? {
             tracing::warn!("{survivor} of an earlier daemon was ended");
         }
         orphans::adopt().map_err(DaemonError::Subreaper)?;
-        let journal = HandoverFile::new(&layout);
-        estate::check_records(&layout).await.map_err(DaemonError::Record)?;
-        journal.read().await.map_err(DaemonError::Record)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         let components = provision(&layout, &settings.components, progress).await?;
         let accounts = off_thread(move || settings::accounts(verdict.account.as_ref())).await?;
@@ -164,21 +166,35 @@ fn refuse(error: &DaemonError) -> ExitCode {
     error.exit().into()
 }
 
-/// SIGTERM or Ctrl-C. Cancel-safe.
-async fn asked_to_stop() {
-    let both = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
-    match both {
-        Ok((mut terminate, mut interrupt)) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+/// Cancelled by the first SIGTERM or Ctrl-C. Listened for during the whole life, so none is lost between two waits.
+fn stop_signal() -> Result<CancellationToken, DaemonError> {
+    let heard = |kind| signal(kind).map_err(DaemonError::Signals);
+    let (mut terminate, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
+    let asked = CancellationToken::new();
+    let teller = asked.clone();
+    actix_rt::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be heard; stop with berth down");
-            std::future::pending::<()>().await;
-        }
+        teller.cancel();
+    });
+    Ok(asked)
+}
+
+/// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
+const OWN_DESCRIPTORS: u64 = 1024;
+
+/// Raises the limit of open files as far as it goes; returns how many connections the front may have (two files each).
+fn connections_within_limit() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
     }
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(most);
+    usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
 }
 
 /// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
@@ -195,7 +211,9 @@ fn log_to_stderr() {
 }
 
 fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
-    Front::bind(listen, FrontConfig::default())
+    let mut config = FrontConfig::default();
+    config.max_connections = config.max_connections.min(connections_within_limit());
+    Front::bind(listen, config)
         .map_err(|error| error.with_holder(|addr| holder_of(addr).map(|holder| holder.to_string())))
         .map_err(DaemonError::Front)
 }

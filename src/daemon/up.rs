@@ -1,6 +1,6 @@
 //! `berth up`: the daemon in the foreground, from a configuration file, until SIGTERM, Ctrl-C or `berth down`.
 
-use super::{Daemon, DaemonError, Settings, asked_to_stop, in_runtime, systemd};
+use super::{Daemon, DaemonError, Settings, in_runtime, stop_signal, systemd};
 use crate::assets;
 use crate::assets::progress;
 use crate::cli::{Place, Up};
@@ -16,14 +16,14 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
     };
     super::log_to_stderr();
     in_runtime(async move {
-        let progress = progress::for_stderr();
+        let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked_to_stop() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return Err(DaemonError::Interrupted),
         };
         systemd::ready();
         tokio::select! {
-            () = asked_to_stop() => {}
+            () = asked.cancelled() => {}
             () = daemon.down() => {}
             () = systemd::stay_alive() => {}
         }

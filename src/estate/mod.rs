@@ -171,6 +171,14 @@ impl Estate for HostEstate {
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
         names::cluster(name).map_err(|error| error.to_string())?;
         self.0.layout.sockets(name).map_err(|error| error.to_string())?;
+        let data = self.0.layout.cluster(name);
+        if data.symlink_metadata().is_ok() {
+            // Without its record it is not ours to fill, nor to remove should the creation fail.
+            return Err(format!(
+                "{} exists, but there is no record of a cluster {name}: restore clusters/{name}.json, or move the directory away",
+                data.display()
+            ));
+        }
         Ok(TenantRecord {
             name: name.to_owned(),
             uid: uuid::Uuid::new_v4().to_string(),

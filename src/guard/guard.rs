@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use berth_actors::host::{Guard, PrepareError, WaitNote};
 use berth_actors::spec::User;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -37,6 +38,8 @@ pub struct GuardConfig {
 /// Lives as long as its group: dropping it gives the lock up.
 pub struct IdentityGuard {
     config: GuardConfig,
+    /// Tells this guard's own sessions from those of others, in this daemon too.
+    number: u64,
     session: Mutex<Option<Session>>,
 }
 
@@ -62,7 +65,9 @@ impl Guard for IdentityGuard {
 
 impl IdentityGuard {
     pub fn new(config: GuardConfig) -> Self {
-        Self { config, session: Mutex::new(None) }
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Self { config, number, session: Mutex::new(None) }
     }
 
     async fn check_within_deadline(&self, note: &WaitNote) -> Result<(), PrepareError> {
@@ -95,9 +100,15 @@ impl IdentityGuard {
     async fn open(&self) -> Result<Session, PrepareError> {
         let GuardConfig { owner, data_dir, socket_dir, .. } = &self.config;
         // postgres keeps 63 bytes of an application name; the pid comes first for that.
-        let holder = format!("berth pid {} {}", std::process::id(), data_dir.display());
+        let holder = format!("berth pid {} guard {} {}", std::process::id(), self.number, data_dir.display());
         let holder: String = holder.chars().filter(char::is_ascii).take(63).collect();
-        Session::open(socket_dir, &owner.uid, &holder).await.map_err(|e| self.database(e))
+        Session::open(socket_dir, &owner.uid, &holder).await.map_err(|error| match error {
+            // Given up in a stall, and not yet ended by the server.
+            DatabaseError::Held(by) if by.contains(&holder) => {
+                self.retry(format_args!("the last session of this guard still holds its lock ({by})"))
+            }
+            other => self.database(other),
+        })
     }
 
     async fn evidence(&self, session: &Session) -> Result<Evidence, PrepareError> {

@@ -110,11 +110,9 @@ impl Root {
         let Kcp { api, journal, .. } = kcp.clone();
         match effect {
             Effect::AwaitSettled => {
-                let already = self.settled;
                 self.answer(ctx, async move {
                     let old = known(old, from);
                     Event::Settled(match old {
-                        Ok(address) if already => api.lease(address).await,
                         Ok(address) => leadership::settled(&*api, from, address).await,
                         Err(reason) => Err(reason),
                     })
@@ -250,11 +248,14 @@ impl Root {
             Some(reason) => HandoverOutcome::RolledBack(reason.clone()),
             None => HandoverOutcome::Done,
         };
-        self.settled = rolled_back.is_some() && self.settled;
         self.event(
             "handover",
             rolled_back.map_or("done".to_owned(), |reason| format!("rolled back: {reason}")),
         );
+        if matches!(status.outcome, HandoverOutcome::RolledBack(_)) {
+            // The slot that went may have taken the lease with it.
+            self.led_by = None;
+        }
         self.last_handover = Some(status.clone());
         if let Some(reply) = running.reply {
             let _ = reply.send(Ok(Reply::Handover(Box::new(status))));

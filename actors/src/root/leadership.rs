@@ -145,9 +145,8 @@ impl Root {
         };
         let look = ctx.spawn(look.into_actor(self).map(move |result, root, _| {
             root.look = None;
-            match result {
-                Ok(_) => root.settled = true,
-                Err(reason) => tracing::warn!(%reason, "slot {slot} does not lead"),
+            if let Err(reason) = result {
+                tracing::warn!(%reason, "slot {slot} does not lead");
             }
         }));
         self.look = Some(look);
@@ -155,7 +154,6 @@ impl Root {
 
     /// A look at a kcp that is no longer the one in question must not speak for its successor.
     pub(super) fn forget_leadership(&mut self, ctx: &mut Context<Self>) {
-        self.settled = false;
         if let Some(look) = self.look.take() {
             ctx.cancel_future(look);
         }

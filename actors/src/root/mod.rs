@@ -98,7 +98,6 @@ pub struct Root {
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
     look: Option<SpawnHandle>,
-    settled: bool,
 }
 
 impl Root {
@@ -121,7 +120,6 @@ impl Root {
             last_handover: None,
             led_by: None,
             look: None,
-            settled: false,
         }
     }
 

@@ -164,7 +164,11 @@ impl ChildActor {
             }
             Life::Starting => "starting".to_owned(),
             Life::Stopping => "stopping".to_owned(),
-            Life::Down => "down".to_owned(),
+            Life::Down => {
+                // A port is kept over restarts, for those who know it; nobody above is left who does.
+                self.address = None;
+                "down".to_owned()
+            }
             Life::Due => "to be restarted".to_owned(),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
