@@ -3,6 +3,9 @@
 //! It owns one [`ChildActor`] per step, feeds what they tell into the pure [`Chain`], and turns the chain's effects into
 //! orders. Its parent hears of every change as [`ChainNews`].
 
+#[cfg(test)]
+mod tests;
+
 use crate::chain::{Chain, ChainError, Effect, Event};
 use crate::child::Life;
 use crate::child::actor::{ChildActor, News, Order, Outside, What};

@@ -161,6 +161,11 @@ impl Child {
         })
     }
 
+    /// Whether a running process's gate is looked at again.
+    pub fn is_rechecked(&self) -> bool {
+        matches!(self.phase, Phase::Gating { ready_since: Some(_), .. })
+    }
+
     /// The process it has, if any.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.phase {

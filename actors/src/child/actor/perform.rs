@@ -2,12 +2,13 @@
 
 use super::{ChildActor, What};
 use crate::child::{Effect, Event, Life, Timer};
-use crate::host::{GateError, PrepareError, Running, SpawnError};
+use crate::host::{GateError, Guard, PrepareError, Running, SpawnError, WaitNote};
 use crate::identity::Identity;
 use crate::message::TreeEvent;
 use crate::spec::{ProcessSpec, Seam};
 use actix::prelude::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Lines of a log that go into a failure report: enough for a Go panic's head, small enough for a terminal.
 const TAIL: usize = 20;
@@ -134,7 +135,12 @@ impl ChildActor {
         self.note.say("");
         let (blueprint, note, running) =
             (Arc::clone(&self.step.blueprint), self.note.clone(), self.running.clone());
+        // A store that was restarted under a running API server may be another one: the guard looks again before the gate.
+        let seam = self.machine.is_rechecked().then(|| self.step.seam.clone());
         let wait = async move {
+            if let Some(Seam::Guarded(guard)) = seam {
+                guarded(&*guard, &note).await?;
+            }
             match running {
                 Some(running) => blueprint.ready(&running, &note).await,
                 None => Err(GateError::Hopeless("it has no process".to_owned())),
@@ -197,6 +203,23 @@ impl ChildActor {
                 actor.show();
             }
         }));
+    }
+}
+
+/// From one look of the guard at a database that does not answer to the next; the recheck's own deadline ends it.
+const GUARD_LOOK: Duration = Duration::from_millis(500);
+
+/// Resolves once the guard passes. A refusal ends the process: it must not serve what is not provably its own.
+async fn guarded(guard: &dyn Guard, note: &WaitNote) -> Result<(), GateError> {
+    loop {
+        match guard.check(note).await {
+            Ok(()) => return Ok(()),
+            Err(PrepareError::Retry(reason)) => note.say(reason),
+            Err(PrepareError::Refused(reason) | PrepareError::Fatal(reason)) => {
+                return Err(GateError::Fatal(reason));
+            }
+        }
+        tokio::time::sleep(GUARD_LOOK).await;
     }
 }
 
