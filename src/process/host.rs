@@ -20,11 +20,14 @@ use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
 use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Exit statuses kept after the reap: far more than anyone asks for again, and nothing against a descriptor each.
+const REMEMBERED: usize = 256;
 
 /// The processes of one state directory. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -38,8 +41,10 @@ struct Shared {
     mark: StateMark,
     cgroups: Option<CgroupRoot>,
     table: SharedTable,
-    /// Every process that was spawned or adopted. A buried one stays, for its status, until its component starts again.
+    /// Every process that was spawned or adopted and is not buried.
     lives: Mutex<HashMap<Identity, Arc<Life>>>,
+    /// How the latest ones ended: a status may be asked for again after the reap.
+    ended: Mutex<VecDeque<(Identity, ExitStatus)>>,
 }
 
 impl ProcessHost {
@@ -48,8 +53,8 @@ impl ProcessHost {
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
-        let (table, lives) = (SharedTable::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, lives }) })
+        let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, lives, ended }) })
     }
 
     #[cfg(test)]
@@ -86,7 +91,7 @@ impl Processes for ProcessHost {
     async fn exited(&self, identity: &Identity) -> ExitStatus {
         match self.life(identity).await {
             Ok(Some(life)) => life.exited().await,
-            Ok(None) => ExitStatus::Unknown,
+            Ok(None) => self.shared.ended(identity).unwrap_or(ExitStatus::Unknown),
             Err(error) => {
                 tracing::error!(%identity, %error, "cannot watch a process; it is taken for dead and will be reaped");
                 ExitStatus::Unknown
@@ -114,6 +119,18 @@ impl Processes for ProcessHost {
 impl Shared {
     fn lives(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Life>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self, identity: &Identity) -> Option<ExitStatus> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.iter().find(|(of, _)| of == identity).map(|(_, status)| *status)
+    }
+
+    fn remember(&self, life: &Life) {
+        let Some(status) = life.status() else { return };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.truncate(REMEMBERED - 1);
+        ended.push_front((life.identity.clone(), status));
     }
 
     fn adopt(&self, identity: &Identity) -> io::Result<Option<Arc<Life>>> {
@@ -216,9 +233,9 @@ impl Shared {
             .map_err(|error| failed(&error))?;
         // Of two reaps at once only one goes on: the other might meet the next life's record.
         let is_first = life.is_none_or(|life| {
-            if life.record.is_none() {
-                self.lives().remove(identity);
-            }
+            // Whoever still waits for its exit holds it; its descriptor goes with the last of them.
+            self.lives().remove(identity);
+            self.remember(&life);
             life.bury()
         });
         if !is_first {
