@@ -42,12 +42,22 @@ pub async fn provision(
     overrides: &Overrides,
     progress: &dyn Progress,
 ) -> Result<Components, ProvisionError> {
+    // The operator's own files first: a wrong one is told before minutes are spent on fetching the rest.
+    let (kcp, ccm) = (overrides.program("kcp")?, overrides.program("ccm")?);
+    if let Some(k3s) = overrides.program("k3s")? {
+        progress.warned(&format!(
+            "{} is not used yet: clusters run kube-apiserver and kube-controller-manager",
+            k3s.display()
+        ));
+    }
+    for component in ["postgres", "openbao", "kine", "kube-apiserver", "kube-controller-manager"] {
+        overrides.program(component)?;
+    }
     let store = open(&layout.assets(), progress).await?;
     let served = served(&store, overrides, progress).await?;
     let berth = off_thread(move || itself::keep(&store, Path::new(itself::RUNNING))).await?;
     let named = |arg0: &str| Program { path: berth.clone(), arg0: Some(arg0.to_owned()), stand_in: None };
-    let kcp = overrides
-        .program("kcp")?
+    let kcp = kcp
         .map_or_else(|| Program { stand_in: Some(NO_KCP.to_owned()), ..named(KCP_STAND_IN) }, Program::real);
     Ok(Components {
         postgres_bin: served.postgres_bin,
@@ -56,7 +66,7 @@ pub async fn provision(
         kube_apiserver: Program::real(served.kube_apiserver),
         kube_controller_manager: Program::real(served.kube_controller_manager),
         kcp,
-        ccm: overrides.program("ccm")?.map_or_else(|| named(CLOUD_CONTROLLER_MANAGER), Program::real),
+        ccm: ccm.map_or_else(|| named(CLOUD_CONTROLLER_MANAGER), Program::real),
     })
 }
 
