@@ -197,6 +197,16 @@ async fn a_new_slot_that_hangs_in_its_start_is_recognised_killed_and_started_onc
     assert!(dev.stop().success());
 }
 
+/// `berth dev | head`, or a closed terminal.
+#[tokio::test]
+async fn a_reader_that_goes_away_does_not_keep_a_stop_from_ending_everything() {
+    let home = Home::new();
+    let dev = home.dev_unread();
+    dev.ready().await;
+    assert!(dev.stop().success());
+    assert_eq!(host::processes_below(&home.state()), []);
+}
+
 #[tokio::test]
 async fn the_daemon_of_a_configuration_file_runs_until_berth_down() {
     let home = Home::new();

@@ -7,13 +7,16 @@ use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
 use crate::preflight::{self, PreflightError};
+use actix::Addr;
 use berth_actors::message::{Command, Refusal, Reply};
+use berth_actors::root::Root;
 use berth_actors::status::TreeStatus;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
@@ -53,8 +56,7 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         let root = daemon.root.clone();
         let now = tree(&root).await.unwrap_or_default();
         let mut live = Live::new(Output::Stdout).since(&now);
-        let stopped = live.during(daemon.stop(), || async { tree(&root).await }).await;
-        stopped.unwrap_or(Ok(()))
+        shown(&mut live, &root, daemon.stop()).await
     })
 }
 
@@ -92,10 +94,19 @@ async fn come_up(daemon: &Daemon, live: &mut Live, tenant: &str) -> Result<(), D
         }
         daemon.ask(Command::AwaitReady).await
     };
-    live.during(work, || async { tree(&root).await }).await.map_err(DaemonError::Terminal)?
+    shown(live, &root, work).await
 }
 
-async fn tree(root: &actix::Addr<berth_actors::root::Root>) -> Option<TreeStatus> {
+/// Does `work` and shows the tree meanwhile. The terminal may be gone: what can be shown does not decide what is done.
+async fn shown<T>(live: &mut Live, root: &Addr<Root>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match live.during(work.as_mut(), || async { tree(root).await }).await {
+        Ok(outcome) => outcome,
+        Err(_gone) => work.await,
+    }
+}
+
+async fn tree(root: &Addr<Root>) -> Option<TreeStatus> {
     match root.send(Command::Status).await {
         Ok(Ok(Reply::Status(status))) => Some(*status),
         _ => None,

@@ -47,8 +47,6 @@ pub enum DaemonError {
     CurrentDir(#[source] io::Error),
     #[error("keep the state in {path}: {source}")]
     Link { path: PathBuf, source: io::Error },
-    #[error("write to the terminal: {0}")]
-    Terminal(#[source] io::Error),
     #[error("start the runtime: {0}")]
     Runtime(#[source] io::Error),
     #[error("{0}")]

@@ -113,6 +113,23 @@ impl Home {
 
     /// Starts `berth dev` with the components of the test run and `environment` beside the usual one.
     pub fn dev(&self, environment: &[(&str, &str)]) -> Dev<'_> {
+        self.run(&self.dev_arguments().iter().map(String::as_str).collect::<Vec<_>>(), environment)
+    }
+
+    /// `berth dev` whose reader has gone away.
+    pub fn dev_unread(&self) -> Dev<'_> {
+        let mut child = self
+            .command(&self.dev_arguments().iter().map(String::as_str).collect::<Vec<_>>())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        Dev { home: self, child: Some(child), log: PathBuf::from("/dev/null") }
+    }
+
+    fn dev_arguments(&self) -> Vec<String> {
         let components = berth::testing::components();
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let mut arguments = vec!["dev".to_owned(), "--front".to_owned(), self.front.to_string()];
@@ -125,7 +142,7 @@ impl Home {
         ] {
             arguments.extend([flag.to_owned(), value]);
         }
-        self.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), environment)
+        arguments
     }
 
     /// Starts a daemon.
