@@ -11,6 +11,7 @@ use crate::components::Program;
 use crate::files::{FileError, read_optional};
 use crate::https::Https;
 use crate::log_line;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::{ProcessSpec, User};
@@ -107,8 +108,7 @@ impl CloudControllerManager {
         &self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, PrepareError> {
-        let done = tokio::task::spawn_blocking(work).await.map_err(|e| self.retry(e))?;
-        done.map_err(|e| self.retry(e))
+        off_thread(work).await.map_err(|error| self.retry(error))
     }
 
     fn retry(&self, reason: impl std::fmt::Display) -> PrepareError {

@@ -227,7 +227,7 @@ mod tests {
             "/etc/kubernetes/super-admin.conf",
             "/data/server/cred/admin.kubeconfig",
             "/etc/rancher/k3s/k3s.yaml",
-            "/root/.kube/config",
+            "/home/op/.kube/config",
             "/state/clusters/demo/kubeconfig",
         ] {
             let refusal = check(file, &GOOD).unwrap_err();

@@ -9,6 +9,7 @@ use super::evidence::{Evidence, Facts, OnDisk, identity_file, on_disk};
 use super::identity::{Owner, Record};
 use super::verdict::{Verdict, verdict};
 use crate::files::write_atomic;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Guard, PrepareError, WaitNote};
 use berth_actors::spec::User;
@@ -133,8 +134,7 @@ impl IdentityGuard {
         &self,
         work: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, PrepareError> {
-        let done = tokio::task::spawn_blocking(work).await.map_err(|e| self.retry(e))?;
-        done.map_err(|e| self.retry(e))
+        off_thread(work).await.map_err(|error| self.retry(error))
     }
 
     fn database(&self, error: DatabaseError) -> PrepareError {

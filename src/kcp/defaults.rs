@@ -74,9 +74,6 @@ pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 /// For a write through one slot to be seen by a watch on the other: kine's poll alone may take 1 s.
 pub const CANARY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The certificate lives 365 days and kcp never renews it; a month leaves room for a planned handover.
-pub const CERTIFICATE_WARNING: Duration = Duration::from_hours(30 * 24);
-
 /// Audit log per slot: 100 MB times the live file and three old ones bound it.
 pub const AUDIT_MEGABYTES: u32 = 100;
 pub const AUDIT_BACKUPS: u32 = 3;

@@ -17,7 +17,6 @@ pub(crate) struct Fixture {
     pub kubeconfig: Vec<u8>,
     pub shard_admin: String,
     pub kcp_admin: String,
-    pub not_after: OffsetDateTime,
 }
 
 impl Fixture {
@@ -50,7 +49,6 @@ impl Fixture {
             token_store: Sha256::digest(&shard_admin).to_vec(),
             shard_admin,
             kcp_admin,
-            not_after,
         }
     }
 

@@ -4,13 +4,12 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)      certificate
+//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
 pub mod api;
 mod canary;
-pub mod certificate;
 pub mod defaults;
 mod election;
 pub mod journal;
