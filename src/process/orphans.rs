@@ -6,7 +6,7 @@
 
 use super::{children, identity, raw};
 use procfs::process::Process;
-use rustix::process::{Pid, WaitOptions, getpid, getsid, set_child_subreaper, waitpid};
+use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -38,9 +38,12 @@ pub(super) fn become_subreaper() -> io::Result<()> {
 /// cannot be told from an orphan. Blocking.
 ///
 /// Everything Berth starts has a session of its own, so a zombie of the daemon's session was started by a library, which
-/// wants its status itself.
+/// wants its status itself. In a pid namespace the daemon's own session may be one begun outside, which the kernel calls 0
+/// (and `rustix::process::getsid` panics at): it is told from procfs, and 0 is a session like any other.
 pub(super) fn collect() -> Option<Vec<u32>> {
-    let session = getsid(None).ok()?;
+    let Some(session) = identity::stat(std::process::id()).map(|own| own.session) else {
+        return Some(Vec::new());
+    };
     children::unless_one_is_born(|is_known| {
         own_children()
             .into_iter()
@@ -49,9 +52,8 @@ pub(super) fn collect() -> Option<Vec<u32>> {
     })
 }
 
-fn is_zombie_outside(pid: u32, session: Pid) -> bool {
-    identity::stat(pid)
-        .is_some_and(|stat| identity::is_dead(&stat) && stat.session != session.as_raw_nonzero().get())
+fn is_zombie_outside(pid: u32, session: i32) -> bool {
+    identity::stat(pid).is_some_and(|stat| identity::is_dead(&stat) && stat.session != session)
 }
 
 fn wait_for(pid: u32) -> bool {
