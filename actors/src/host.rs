@@ -6,7 +6,7 @@ use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,17 @@ pub struct Running {
     pub address: Option<SocketAddr>,
     pub log: PathBuf,
     pub log_offset: u64,
+}
+
+/// What an earlier daemon left of a component.
+#[derive(Debug, Clone)]
+pub struct Survivor {
+    /// As it was recorded. A dead one still says where it listened: its successor must come back there.
+    pub running: Running,
+    /// [`ProcessSpec::digest`] of what it was started with.
+    pub digest: String,
+    /// False: nothing of it is left.
+    pub alive: bool,
 }
 
 /// What a blueprint may know when it prepares a start: the earlier steps, and this step's own last address.
@@ -119,8 +130,12 @@ pub enum Listens {
 /// One component's knowledge: how to make it startable, and when it truly serves.
 #[async_trait]
 pub trait Blueprint: Send + Sync + 'static {
-    /// Everything that must be true before the process exists (files, databases, certificates), then its spec.
-    /// Runs before every start; must be idempotent. Not dropped midway: a stop waits for it.
+    /// What it is started with, as far as every start has it. Looks at nothing and changes nothing: what an earlier daemon
+    /// left running is compared with it.
+    fn spec(&self, context: &Context) -> Result<ProcessSpec, PrepareError>;
+
+    /// Everything that must be true before the process exists (files, databases, certificates), then [`Self::spec`] with
+    /// what this start alone needs. Runs before every start; must be idempotent. Not dropped midway: a stop waits for it.
     async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError>;
 
     /// Whether to discover a port after the spawn.
@@ -154,9 +169,23 @@ pub enum SpawnError {
     Retry(String),
 }
 
-/// Births, deaths and signals.
+/// Births, deaths and signals, and what an earlier daemon left.
 #[async_trait]
 pub trait Processes: Send + Sync + 'static {
+    /// The components of which an earlier daemon left a record, alive or dead.
+    async fn survivors(&self) -> BTreeSet<ComponentId>;
+
+    /// Takes charge of what is left of `component`: its exits are seen from here on. What is left of a dead one is reaped.
+    /// `None`: there is no record, or it has been taken already.
+    async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String>;
+
+    /// Ends everything an earlier daemon left that belongs to none of `known`, or to no living process of theirs. Returns a
+    /// line for each process that was ended.
+    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String>;
+
+    /// Writes down where a process listens, for the next daemon. Best effort: discovery can find it again.
+    async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr);
+
     /// Records the intent durably, then starts the process. Not dropped midway by the tree.
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError>;
 

@@ -3,7 +3,9 @@
 use crate::host::{Blueprint, Guard};
 use crate::policy::RestartPolicy;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,8 @@ pub struct ProcessSpec {
     pub args: Vec<String>,
     /// The whole environment; nothing is inherited. Secrets may be here: `/proc/<pid>/environ` is the owner's alone.
     pub env: BTreeMap<String, String>,
+    /// Variables of this start alone. A process that was started without them is still the one that is wanted.
+    pub start_env: BTreeMap<String, String>,
     /// Working directory.
     pub dir: PathBuf,
     /// Standard output and error are appended to this file (mode 0600); the child itself holds it open.
@@ -35,6 +39,32 @@ pub struct User {
     pub gid: u32,
 }
 
+impl ProcessSpec {
+    /// Tells whether a running process is what a start today would bring: SHA-256 over everything but [`Self::start_env`],
+    /// in hexadecimal. Secrets of the environment go into it, and nothing of them comes out.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        // Each part with its length, so that no two lists of parts look alike.
+        let mut part = |bytes: &[u8]| {
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        };
+        for path in [&self.program, &self.dir, &self.output] {
+            part(path.as_os_str().as_encoded_bytes());
+        }
+        part(self.arg0.as_deref().unwrap_or_default().as_bytes());
+        part(format!("{:?}", self.user).as_bytes());
+        part(&self.args.len().to_le_bytes());
+        self.args.iter().for_each(|arg| part(OsStr::new(arg).as_encoded_bytes()));
+        for (name, value) in &self.env {
+            part(name.as_bytes());
+            part(value.as_bytes());
+        }
+        let bytes: [u8; 32] = digest.finalize().into();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 impl fmt::Debug for ProcessSpec {
     /// Names the environment's keys, never its values: a spec ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,7 +72,7 @@ impl fmt::Debug for ProcessSpec {
             .field("program", &self.program)
             .field("arg0", &self.arg0)
             .field("args", &self.args)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("env", &self.env.keys().chain(self.start_env.keys()).collect::<Vec<_>>())
             .field("dir", &self.dir)
             .field("output", &self.output)
             .field("user", &self.user)

@@ -23,6 +23,8 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 pub enum Goal {
+    /// Take charge of what an earlier daemon left of this chain. The first goal, where there is anything.
+    Adopt,
     Up,
     /// `hurry` replaces every step's own stop deadline: a slot nobody is connected to any more has nothing to finish.
     Down {
@@ -96,12 +98,10 @@ impl Supervisor {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
+            Effect::Adopt(index) => self.order(index, Order::Adopt(self.upstream_of(index))),
             Effect::Start(index) => {
-                let upstream = self.children[..index]
-                    .iter()
-                    .filter_map(|child| Some((child.name.clone(), child.running.clone()?)))
-                    .collect();
-                self.order(index, Order::Start(Upstream { upstream, previous_address: None }));
+                let (upstream, same_address) = (self.upstream_of(index), self.chain.has_dependants(index));
+                self.order(index, Order::Start { upstream, same_address });
             }
             Effect::Stop(index) => self.order(index, Order::Stop { deadline: self.hurry }),
             Effect::Recheck(index, within) => self.order(index, Order::Recheck(within)),
@@ -115,6 +115,13 @@ impl Supervisor {
                 let _ = self.outside.events.send(TreeEvent { subject: self.name.clone(), what });
             }
         }
+    }
+
+    fn upstream_of(&self, index: usize) -> Upstream {
+        let earlier = self.children[..index].iter();
+        let upstream =
+            earlier.filter_map(|child| Some((child.name.clone(), child.running.clone()?))).collect();
+        Upstream { upstream, previous_address: None }
     }
 
     fn order(&self, index: usize, order: Order) {
@@ -172,6 +179,7 @@ impl Handler<Goal> for Supervisor {
 
     fn handle(&mut self, goal: Goal, ctx: &mut Self::Context) {
         let event = match goal {
+            Goal::Adopt => Event::Adopt,
             Goal::Up => {
                 self.hurry = None;
                 Event::Up
@@ -207,7 +215,8 @@ impl Handler<News> for Supervisor {
             What::Running(running) => child.running = Some(running),
             What::Life(life) => {
                 match &life {
-                    Life::Ready { .. } => child.serving = true,
+                    // It has served all along: whoever is connected to it knows nothing of this daemon.
+                    Life::Ready { .. } | Life::Adopted { fits: true } => child.serving = true,
                     Life::Starting | Life::Red => {}
                     _ => child.serving = false,
                 }

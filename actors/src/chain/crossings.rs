@@ -1,11 +1,11 @@
 //! A chain and its real children with a mailbox each way, in every order the messages may arrive in.
 //!
-//! The machines' own tests feed them one at a time; here orders and news cross on their way, processes die meanwhile, and
-//! an operator changes her mind.
+//! The machines' own tests feed them one at a time; here orders and news cross on their way, processes die meanwhile, the
+//! daemon dies and adopts what it left, and an operator changes her mind.
 
 use super::tests::tenant;
 use super::{Chain, Effect, Event};
-use crate::child::{Child, Effect as Act, Event as Happening, Life, Timer};
+use crate::child::{Child, Effect as Act, Event as Happening, Found, Life, Timer};
 use crate::host::{ExitStatus, GateError, PrepareError};
 use crate::identity::Identity;
 use crate::spec::{Reaction, Step};
@@ -57,6 +57,7 @@ impl House {
         }
         for effect in self.chain.step(event) {
             let (index, order) = match effect {
+                Effect::Adopt(index) => (index, Happening::Adopt),
                 Effect::Start(index) => (index, Happening::Start),
                 Effect::Stop(index) => {
                     let behind = self.seats[index + 1..].iter().any(|seat| seat.live.is_some());
@@ -77,6 +78,11 @@ impl House {
         for act in self.seats[index].child.step(event, self.now) {
             let seat = &mut self.seats[index];
             match act {
+                Act::Adopt { attempt } => {
+                    let found = seat.live.clone();
+                    let found = found.map(|identity| Found { identity, fits: true, is_placed: true });
+                    seat.owed.push_back(Happening::Adopted { attempt, found });
+                }
                 Act::Prepare { attempt } => {
                     seat.owed.push_back(Happening::Prepared { attempt, result: Ok(()) });
                 }
@@ -156,6 +162,7 @@ impl House {
                         Happening::Gate { result, .. } if badly => {
                             *result = Err(GateError::Hopeless("no".into()));
                         }
+                        Happening::Adopted { found: Some(found), .. } if badly => found.fits = false,
                         _ => {}
                     }
                     self.tell_child(index, event)?;
@@ -173,11 +180,26 @@ impl House {
                     self.tell_child(index, Happening::Timer { timer, attempt })?;
                 }
             }
+            6 if badly => {
+                self.crash()?;
+                self.tell_chain(if index % 2 == 0 { Event::Up } else { Event::Down })?;
+            }
             5 if badly => self.tell_chain([Event::Up, Event::Down, Event::Retry][index % 3].clone())?,
             _ => {}
         }
         self.now += Duration::from_millis(700);
         Ok(())
+    }
+
+    /// The daemon dies and comes back: every message and timer is lost, every process lives on.
+    fn crash(&mut self) -> Result<(), TestCaseError> {
+        let lives: Vec<_> = self.seats.iter().map(|seat| seat.live.clone()).collect();
+        let (now, births) = (self.now, self.births);
+        *self = Self { now, births, ..Self::new() };
+        for (seat, live) in self.seats.iter_mut().zip(lives) {
+            seat.live = live;
+        }
+        self.tell_chain(Event::Adopt)
     }
 
     fn is_quiet(&self) -> bool {
@@ -200,8 +222,7 @@ impl House {
 }
 
 fn events() -> impl Strategy<Value = Vec<(usize, u8, bool)>> {
-    let what =
-        prop_oneof![4 => Just(0u8), 6 => Just(1), 8 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5)];
+    let what = prop_oneof![4 => Just(0u8), 6 => Just(1), 8 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5), 1 => Just(6)];
     prop::collection::vec((0usize..5, what, prop::bool::weighted(0.3)), 0..500)
 }
 

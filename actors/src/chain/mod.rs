@@ -9,6 +9,9 @@
 //! first, from the end, one at a time: while one is unfinished nothing starts. Then the first step that is not ready gets
 //! its start. There is no other order in which anything can happen.
 //!
+//! What an earlier daemon left is adopted first, in order; nothing starts or stops meanwhile. A step whose process did not
+//! survive, or no longer fits, then counts as one that died under those behind it.
+//!
 //! Orders and news cross on their way. So a stage changes with the order, not with its echo; a step that was told to stop
 //! is heard again when it is down; and what an operator must decide (a give-up, a refusal) no neighbour's death undoes.
 
@@ -25,6 +28,8 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
+    /// Take charge of what an earlier daemon left; before the first `Up`.
+    Adopt,
     /// Everything should run.
     Up,
     /// Nothing should run.
@@ -39,6 +44,7 @@ pub enum Event {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    Adopt(usize),
     Start(usize),
     Stop(usize),
     Recheck(usize, Duration),
@@ -62,6 +68,8 @@ pub enum ChainError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Down,
+    /// It looks for what an earlier daemon left of it.
+    Adopting,
     Starting,
     Ready,
     /// It rode through an earlier step's death, and its gate is looked at again.
@@ -79,6 +87,7 @@ struct Link {
     name: String,
     /// Reactions to the steps before this one, in their order.
     reactions: Vec<Reaction>,
+    start_deadline: Duration,
     stage: Stage,
     /// It restarts for an earlier step's sake: stopped first, then started in its turn.
     must_stop: bool,
@@ -91,6 +100,8 @@ struct Link {
 pub struct Chain {
     links: Vec<Link>,
     up: bool,
+    /// The step that is to look next for what an earlier daemon left of it.
+    adopting: Option<usize>,
     /// Since it was last down: decides between `Starting` and `Recovering`.
     was_ready: bool,
     reported: (ChainState, Option<String>),
@@ -120,23 +131,31 @@ impl Chain {
                     .iter()
                     .map(|earlier| step.reaction_to(&earlier.component))
                     .collect(),
+                start_deadline: step.start_deadline,
                 stage: Stage::Down,
                 must_stop: false,
                 recheck: None,
                 reason: None,
             })
             .collect();
-        Ok(Self { links, up: false, was_ready: false, reported: (ChainState::Down, None) })
+        Ok(Self { links, up: false, adopting: None, was_ready: false, reported: (ChainState::Down, None) })
     }
 
     pub fn state(&self) -> (ChainState, Option<String>) {
         self.reported.clone()
     }
 
+    /// Whether a step behind this one has a process, or is about to: it knows where this one listened.
+    pub fn has_dependants(&self, index: usize) -> bool {
+        let idle = |link: &Link| matches!(link.stage, Stage::Down | Stage::Failed | Stage::Refused);
+        !self.links[index + 1..].iter().all(idle)
+    }
+
     /// Feeds one event; returns what to do, in order.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
+            Event::Adopt => self.adopt(),
             Event::Up => self.up = true,
             Event::Down => {
                 self.up = false;
@@ -154,6 +173,7 @@ impl Chain {
             }
             Event::Child { index, life } => effects.extend(self.child(index, life)),
         }
+        effects.extend(self.go_on_adopting());
         effects.extend(self.settle());
         effects.extend(self.report());
         effects
@@ -166,6 +186,11 @@ impl Chain {
         }
         match life {
             Life::Starting | Life::Stopping => {}
+            Life::Adopted { fits } => {
+                link.stage = Stage::Ready;
+                link.must_stop = !fits;
+                link.recheck = Some(link.start_deadline);
+            }
             Life::Down => {
                 link.stage = Stage::Down;
                 link.must_stop = false;
@@ -198,6 +223,30 @@ impl Chain {
         Vec::new()
     }
 
+    /// Once, before anything runs: a chain that knows its processes has none left to find.
+    fn adopt(&mut self) {
+        if self.adopting.is_none() && !self.up && self.links.iter().all(|link| link.stage == Stage::Down) {
+            self.adopting = Some(0);
+        }
+    }
+
+    /// One step after the other: what a later one was started with depends on where the earlier ones listen.
+    fn go_on_adopting(&mut self) -> Vec<Effect> {
+        let Some(next) = self.adopting else { return Vec::new() };
+        if self.links.iter().any(|link| link.stage == Stage::Adopting) {
+            return Vec::new();
+        }
+        if let Some(link) = self.links.get_mut(next) {
+            link.stage = Stage::Adopting;
+            self.adopting = Some(next + 1);
+            return vec![Effect::Adopt(next)];
+        }
+        self.adopting = None;
+        let is_gone = |link: &Link| link.stage != Stage::Ready || link.must_stop;
+        let gone: Vec<usize> = (0..self.links.len()).filter(|&at| is_gone(&self.links[at])).collect();
+        gone.into_iter().flat_map(|index| self.spread(index)).collect()
+    }
+
     /// What the death (or restart) of `first` means to the steps behind it.
     fn spread(&mut self, first: usize) -> Vec<Effect> {
         let mut gone = BTreeSet::from([first]);
@@ -225,6 +274,9 @@ impl Chain {
 
     /// The next thing to do, if nothing has to be waited for.
     fn settle(&mut self) -> Option<Effect> {
+        if self.adopting.is_some() {
+            return None;
+        }
         let up = self.up;
         let unwanted = |link: &Link| (!up || link.must_stop) && link.stage != Stage::Down;
         if let Some(index) = self.links.iter().rposition(unwanted) {

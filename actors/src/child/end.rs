@@ -20,9 +20,14 @@ impl Child {
                 effects.extend(self.down());
                 effects
             }
+            Phase::Adopting { .. } => {
+                self.phase = Phase::Adopting { stop: true };
+                vec![Effect::Became(Life::Stopping)]
+            }
             Phase::Preparing => self.cancel(false),
             Phase::Spawning => self.cancel(true),
-            Phase::Discovering { identity }
+            Phase::Adopted { identity, .. }
+            | Phase::Discovering { identity }
             | Phase::Gating { identity, .. }
             | Phase::Ready { identity, .. } => self.ask_to_end(identity, Then::Down),
             Phase::Ending { identity, .. } => {
@@ -88,7 +93,9 @@ impl Child {
         let identity = identity.clone();
         match self.phase.clone() {
             Phase::Ending { then, .. } => self.reap(identity, then),
-            Phase::Ready { since, .. } | Phase::Gating { ready_since: Some(since), .. } => {
+            Phase::Ready { since, .. }
+            | Phase::Adopted { since, .. }
+            | Phase::Gating { ready_since: Some(since), .. } => {
                 let ready_for = Some(now.duration_since(since));
                 self.reap(
                     identity,

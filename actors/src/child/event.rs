@@ -9,6 +9,8 @@ use std::time::Duration;
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
+    /// Take charge of what an earlier daemon left. Obeyed when down.
+    Adopt,
     /// Start now. Obeyed when down, or when the restart delay is over.
     Start,
     /// End, whatever is going on. `deadline` replaces the plan's own until this stop is over.
@@ -23,6 +25,10 @@ pub enum Event {
     Excuse,
     /// An operator's wish to try again after a give-up or a refusal.
     Retry,
+    Adopted {
+        attempt: u64,
+        found: Option<Found>,
+    },
     Prepared {
         attempt: u64,
         result: Result<(), PrepareError>,
@@ -53,9 +59,22 @@ pub enum Event {
     },
 }
 
+/// A live process of an earlier daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub identity: Identity,
+    /// It was started with what a start today would bring.
+    pub fits: bool,
+    /// Where it listens is on record, or it listens nowhere. Else its start was interrupted, and goes on.
+    pub is_placed: bool,
+}
+
 /// What to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
+    Adopt {
+        attempt: u64,
+    },
     Prepare {
         attempt: u64,
     },
@@ -106,6 +125,11 @@ pub enum Timer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {
     Down,
+    /// It has a process of an earlier daemon, and waits for its gate to be looked at; or, where that process does not fit,
+    /// for its stop.
+    Adopted {
+        fits: bool,
+    },
     Starting,
     /// `took`: from the start of the preparation; `None`: it was ready before, and its gate was looked at again.
     Ready {

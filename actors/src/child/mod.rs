@@ -1,7 +1,9 @@
 //! One process's life as a state machine: pure, driven by [`crate::supervisor`], tested without a process or a clock.
 //!
 //! ```text
-//!            Start                 spawned, port found           gate open
+//!           Adopt                  a process of an earlier daemon, looked at again
+//!    ┌───────────────▶ Adopting ──▶ Adopted ─────────┬────────────┐
+//!    │      Start                  spawned           ▼ port found ▼ gate open
 //!   Down ─────────────▶ Preparing ─▶ Spawning ─▶ Discovering ─▶ Gating ─────▶ Ready
 //!    ▲                      │            │            │            │            │ exit, Stop
 //!    │   Stop               ▼            ▼            ▼            ▼            ▼
@@ -12,6 +14,7 @@
 //! changes nothing. Every state that waits for the outside has a timer armed.
 
 pub mod actor;
+mod adopt;
 mod end;
 mod event;
 mod start;
@@ -19,7 +22,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Effect, Event, Life, Timer};
+pub use event::{Effect, Event, Found, Life, Timer};
 
 use crate::host::ExitStatus;
 use crate::identity::Identity;
@@ -55,6 +58,16 @@ enum Then {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     Down,
+    /// The host is asked what an earlier daemon left. `stop`: nothing is wanted of it any more.
+    Adopting {
+        stop: bool,
+    },
+    /// `since`: the adoption. What it did before is not known.
+    Adopted {
+        identity: Identity,
+        is_placed: bool,
+        since: Instant,
+    },
     Preparing,
     Spawning,
     Discovering {
@@ -98,8 +111,10 @@ pub struct Child {
     phase: Phase,
     history: History,
     chance: SmallRng,
-    /// Counts starts; an answer to an earlier start is recognised by it.
+    /// Counts starts and adoptions that were begun; an answer to an earlier one is recognised by it.
     attempt: u64,
+    /// Processes it was given charge of, or tried to start.
+    starts: u64,
     started_at: Option<Instant>,
     excused: bool,
     stop_deadline: Option<Duration>,
@@ -124,6 +139,7 @@ impl Child {
             history: History::default(),
             chance: SmallRng::seed_from_u64(seed),
             attempt: 0,
+            starts: 0,
             started_at: None,
             excused: false,
             stop_deadline: None,
@@ -134,11 +150,16 @@ impl Child {
     pub fn state(&self) -> ChildState {
         match &self.phase {
             Phase::Down => ChildState::Down,
-            Phase::Preparing | Phase::Spawning | Phase::Discovering { .. } | Phase::Gating { .. } => {
-                ChildState::Starting
-            }
+            Phase::Adopting { stop: false }
+            | Phase::Adopted { .. }
+            | Phase::Preparing
+            | Phase::Spawning
+            | Phase::Discovering { .. }
+            | Phase::Gating { .. } => ChildState::Starting,
             Phase::Ready { .. } => ChildState::Ready,
-            Phase::Cancelling { .. } | Phase::Ending { .. } => ChildState::Stopping,
+            Phase::Adopting { stop: true } | Phase::Cancelling { .. } | Phase::Ending { .. } => {
+                ChildState::Stopping
+            }
             Phase::Reaping { then: Then::Down, .. } => ChildState::Stopping,
             Phase::Reaping { .. } | Phase::Backoff | Phase::Due => ChildState::Backoff,
             Phase::Failed { .. } => ChildState::Failed,
@@ -148,6 +169,8 @@ impl Child {
     /// What this phase waits for, where the host cannot say it better.
     pub fn waits_for(&self) -> Option<&'static str> {
         Some(match &self.phase {
+            Phase::Adopting { .. } => "what an earlier daemon left",
+            Phase::Adopted { .. } => "the steps before it",
             Phase::Preparing => "its preparation",
             Phase::Spawning => "its process",
             Phase::Discovering { .. } => "its TCP port",
@@ -169,7 +192,8 @@ impl Child {
     /// The process it has, if any.
     pub fn identity(&self) -> Option<&Identity> {
         match &self.phase {
-            Phase::Discovering { identity }
+            Phase::Adopted { identity, .. }
+            | Phase::Discovering { identity }
             | Phase::Gating { identity, .. }
             | Phase::Ready { identity, .. }
             | Phase::Ending { identity, .. }
@@ -178,9 +202,14 @@ impl Child {
         }
     }
 
-    /// Starts so far, the first included.
+    /// Names the start (or adoption) that is under way.
     pub fn attempt(&self) -> u64 {
         self.attempt
+    }
+
+    /// Starts after the first, or after the adoption.
+    pub fn restarts(&self) -> u64 {
+        self.starts.saturating_sub(1)
     }
 
     pub fn last_failure(&self) -> Option<&str> {

@@ -12,6 +12,7 @@ impl Child {
             return Vec::new();
         }
         self.attempt += 1;
+        self.starts += 1;
         self.started_at = Some(now);
         self.stop_deadline = None;
         // What comes now is a life of its own: an excuse that outlived its death would make a loop nobody counts.
@@ -80,10 +81,22 @@ impl Child {
         }
     }
 
-    /// The gate of a running process is looked at again, under a deadline of its own.
-    pub(super) fn recheck(&mut self, within: Duration) -> Vec<Effect> {
-        let (Phase::Ready { identity, since } | Phase::Gating { identity, ready_since: Some(since) }) =
-            &self.phase
+    /// The gate of a running process is looked at again, under a deadline of its own. That of an adopted one whose start
+    /// was interrupted is awaited like any other's, its port first.
+    pub(super) fn recheck(&mut self, within: Duration, now: Instant) -> Vec<Effect> {
+        if let Phase::Adopted { identity, is_placed: false, .. } = &self.phase {
+            let identity = identity.clone();
+            self.started_at = Some(now);
+            self.phase = Phase::Discovering { identity: identity.clone() };
+            return vec![
+                self.arm(Timer::Gate, within),
+                Effect::Became(Life::Starting),
+                Effect::Discover { identity },
+            ];
+        }
+        let (Phase::Ready { identity, since }
+        | Phase::Adopted { identity, since, .. }
+        | Phase::Gating { identity, ready_since: Some(since) }) = &self.phase
         else {
             return Vec::new();
         };

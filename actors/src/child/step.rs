@@ -9,9 +9,11 @@ impl Child {
     /// Feeds one event; returns what to do, in order.
     pub fn step(&mut self, event: Event, now: Instant) -> Vec<Effect> {
         match event {
+            Event::Adopt => self.adopt(),
+            Event::Adopted { attempt, found } if attempt == self.attempt => self.adopted(found, now),
             Event::Start => self.start(now),
             Event::Stop { deadline } => self.stop(deadline),
-            Event::Recheck { within } => self.recheck(within),
+            Event::Recheck { within } => self.recheck(within, now),
             Event::Excuse => {
                 self.excused = true;
                 Vec::new()
@@ -27,7 +29,8 @@ impl Child {
             Event::Gate { identity, result } if self.is(&identity) => self.gate(result, now),
             Event::Exited { identity, status } if self.is(&identity) => self.exited(&identity, status, now),
             Event::Reaped { identity, result } if self.is(&identity) => self.reaped(result, now),
-            Event::Prepared { .. }
+            Event::Adopted { .. }
+            | Event::Prepared { .. }
             | Event::Spawned { .. }
             | Event::Timer { .. }
             | Event::Discovered { .. }
@@ -53,8 +56,11 @@ impl Child {
                 effects.extend(self.unborn(self.too_late("prepared"), now));
                 effects
             }
-            // A spawn cannot be dropped: its process would be nobody's. Its answer is awaited for another deadline.
-            (Timer::Gate, Phase::Spawning) => vec![self.arm(Timer::Gate, self.start_deadline)],
+            // A spawn or an adoption cannot be dropped: its process would be nobody's. Its answer is awaited for another
+            // deadline.
+            (Timer::Gate, Phase::Spawning | Phase::Adopting { .. }) => {
+                vec![self.arm(Timer::Gate, self.start_deadline)]
+            }
             (Timer::Gate, Phase::Gating { ready_since: Some(_), .. }) => {
                 vec![self.arm(Timer::Gate, self.start_deadline), Effect::Became(Life::Red)]
             }

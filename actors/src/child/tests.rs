@@ -250,9 +250,63 @@ fn a_hurried_stop_shortens_an_ending_that_is_under_way() {
     assert!(effects.contains(&Effect::Arm { timer: Timer::Stop, attempt: 1, after: hurry }), "{effects:?}");
 }
 
+fn adopted(child: &mut Child, is_placed: bool, now: Instant) -> Vec<Effect> {
+    assert!(child.step(Event::Adopt, now).contains(&Effect::Adopt { attempt: 1 }));
+    let found = Found { identity: process(1), fits: true, is_placed };
+    child.step(Event::Adopted { attempt: 1, found: Some(found) }, now)
+}
+
+#[test]
+fn an_adopted_process_is_ready_only_once_its_gate_was_looked_at_and_was_no_restart() {
+    let (mut child, now) = (child(), Instant::now());
+    assert_eq!(became(&adopted(&mut child, true, now)), [&Life::Adopted { fits: true }]);
+    assert_eq!(child.state(), ChildState::Starting);
+    let effects = child.step(Event::Recheck { within: Duration::from_secs(1) }, now);
+    assert!(effects.contains(&Effect::AwaitGate { identity: process(1) }));
+    let effects = child.step(Event::Gate { identity: process(1), result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Ready { took: None }]);
+    assert_eq!(child.restarts(), 0);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Unknown }, now);
+    child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    child.step(Event::Start, now);
+    assert_eq!(child.restarts(), 1);
+}
+
+#[test]
+fn an_adopted_start_that_was_interrupted_goes_on_where_it_was() {
+    let (mut child, now) = (child(), Instant::now());
+    adopted(&mut child, false, now);
+    let effects = child.step(Event::Recheck { within: Duration::from_secs(1) }, now);
+    assert!(effects.contains(&Effect::Discover { identity: process(1) }));
+    let result = Ok("127.0.0.1:4000".parse().unwrap());
+    let effects = child.step(Event::Discovered { identity: process(1), result }, now);
+    assert_eq!(effects, [Effect::AwaitGate { identity: process(1) }]);
+}
+
+#[test]
+fn an_adopted_process_that_dies_before_its_turn_is_reaped_and_due() {
+    let (mut child, now) = (child(), Instant::now());
+    adopted(&mut child, true, now);
+    let effects = child.step(Event::Exited { identity: process(1), status: ExitStatus::Signal(9) }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+    let effects = child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    assert_eq!(became(&effects), [&Life::Due]);
+}
+
+#[test]
+fn a_stop_while_the_host_is_asked_stops_what_it_finds() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Adopt, now);
+    child.step(Event::Stop { deadline: None }, now);
+    let found = Found { identity: process(1), fits: true, is_placed: true };
+    let effects = child.step(Event::Adopted { attempt: 1, found: Some(found) }, now);
+    assert!(effects.contains(&Effect::Signal { identity: process(1), signal: Signal::Term }));
+}
+
 /// A tiny host: remembers what was asked and can answer each of it, well or badly, in any order.
 #[derive(Debug, Default)]
 struct World {
+    adopt: Option<u64>,
     prepare: Option<u64>,
     spawn: Option<u64>,
     discover: Option<Identity>,
@@ -267,6 +321,7 @@ impl World {
     fn obey(&mut self, effects: &[Effect], attempt: u64) -> Result<(), TestCaseError> {
         for effect in effects {
             match effect {
+                Effect::Adopt { attempt } => self.adopt = Some(*attempt),
                 Effect::Prepare { attempt } => self.prepare = Some(*attempt),
                 Effect::Abandon => self.prepare = None,
                 Effect::Spawn { attempt } => self.spawn = Some(*attempt),
@@ -292,7 +347,7 @@ impl World {
     /// The `choice`-th thing that could happen now.
     fn happen(&mut self, choice: u8, attempt: u64) -> Option<Event> {
         let failed = choice & 0x80 != 0;
-        Some(match choice % 14 {
+        Some(match choice % 16 {
             0 => Event::Start,
             1 => Event::Stop { deadline: None },
             2 => Event::Retry,
@@ -335,6 +390,17 @@ impl World {
             }
             11 => self.fire(Timer::Gate, attempt)?,
             12 => self.fire(Timer::Stop, attempt)?,
+            13 => Event::Adopt,
+            14 => {
+                let attempt = self.adopt.take()?;
+                if failed {
+                    return Some(Event::Adopted { attempt, found: None });
+                }
+                self.next_pid += 1;
+                self.live.insert(self.next_pid);
+                let (identity, is_placed) = (process(self.next_pid), choice & 0x40 == 0);
+                Event::Adopted { attempt, found: Some(Found { identity, fits: true, is_placed }) }
+            }
             _ => self.fire(if failed { Timer::Reap } else { Timer::Backoff }, attempt)?,
         })
     }
@@ -366,7 +432,7 @@ proptest! {
             world.obey(&effects, child.attempt())?;
             prop_assert!(world.live.len() <= 1, "two live processes: {:?}", world.live);
             let waiting = match child.phase {
-                Phase::Preparing | Phase::Spawning | Phase::Discovering { .. } | Phase::Gating { .. } => Some("gate"),
+                Phase::Adopting { .. } | Phase::Preparing | Phase::Spawning | Phase::Discovering { .. } | Phase::Gating { .. } => Some("gate"),
                 Phase::Cancelling { .. } | Phase::Ending { .. } => Some("stop"),
                 Phase::Reaping { .. } => Some("reap"),
                 Phase::Backoff => Some("backoff"),
@@ -390,7 +456,7 @@ proptest! {
         }
         let effects = child.step(Event::Stop { deadline: None }, now);
         world.obey(&effects, child.attempt())?;
-        for answer in [5u8, 6, 9, 10, 10, 10].into_iter().cycle().take(24) {
+        for answer in [14u8, 5, 6, 9, 10, 10, 10].into_iter().cycle().take(28) {
             if let Some(event) = world.happen(answer, child.attempt()) {
                 let effects = child.step(event, now);
                 world.obey(&effects, child.attempt())?;

@@ -8,15 +8,16 @@ pub use world::FakeWorld;
 
 use crate::host::{
     Blueprint, Context, ExitStatus, GateError, Guard, Listeners, Listens, PrepareError, Processes, Running,
-    SpawnError, Spawned, WaitNote,
+    SpawnError, Spawned, Survivor, WaitNote,
 };
 use crate::identity::{ComponentId, Identity};
 use crate::policy::RestartPolicy;
 use crate::spec::{ProcessSpec, Role, Seam, Signal, Step, StopPlan};
 use async_trait::async_trait;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -45,8 +46,13 @@ impl Diary {
 #[derive(Debug)]
 struct Process {
     component: ComponentId,
+    digest: String,
+    address: Option<SocketAddr>,
     exit: watch::Sender<Option<ExitStatus>>,
     deaf: bool,
+    /// It has an owner among the living daemons.
+    owned: bool,
+    reaped: bool,
 }
 
 /// Processes that exist only in the test.
@@ -56,6 +62,9 @@ pub struct FakeHost {
     processes: Arc<Mutex<BTreeMap<u32, Process>>>,
     deaf: Arc<Mutex<Vec<String>>>,
     silent: watch::Sender<Vec<String>>,
+    /// How many daemons have died on this host, and how many had when this one began.
+    deaths: Arc<AtomicU64>,
+    born_after: u64,
 }
 
 impl FakeHost {
@@ -67,6 +76,27 @@ impl FakeHost {
                 components.push(component.to_owned());
             }
         });
+    }
+
+    /// The daemon dies at once: whatever it still asks is never answered, and nobody owns its processes any more.
+    pub fn crash(&self) {
+        self.deaths.fetch_add(1, Ordering::SeqCst);
+        if let Ok(mut processes) = self.processes.lock() {
+            processes.values_mut().for_each(|process| process.owned = false);
+        }
+    }
+
+    /// The same host as the next daemon sees it.
+    #[must_use]
+    pub fn reborn(&self) -> Self {
+        Self { born_after: self.deaths.load(Ordering::SeqCst), ..self.clone() }
+    }
+
+    /// Never resolves for a daemon that is dead.
+    pub(super) async fn alive(&self) {
+        if self.deaths.load(Ordering::SeqCst) != self.born_after {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Every process that has not ended.
@@ -106,9 +136,66 @@ impl FakeHost {
     }
 }
 
+fn fake_identity(pid: u32) -> Identity {
+    Identity { boot_id: "fake".into(), pid, start_time: u64::from(pid) }
+}
+
 #[async_trait]
 impl Processes for FakeHost {
-    async fn spawn(&self, component: &ComponentId, _spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+    async fn survivors(&self) -> BTreeSet<ComponentId> {
+        self.alive().await;
+        let left = |process: &&Process| !process.owned && !process.reaped;
+        let found = self.processes.lock().map(|processes| {
+            processes.values().filter(left).map(|process| process.component.clone()).collect()
+        });
+        found.unwrap_or_default()
+    }
+
+    async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
+        self.alive().await;
+        let mut processes = self.processes.lock().map_err(|error| error.to_string())?;
+        let left = processes
+            .iter_mut()
+            .rev()
+            .find(|(_, process)| process.component == *component && !process.owned && !process.reaped);
+        Ok(left.map(|(pid, process)| {
+            let alive = process.exit.borrow().is_none();
+            self.diary.write(format!("adopt {component}"));
+            process.owned = true;
+            process.reaped = !alive;
+            let (log, log_offset) = (PathBuf::from("/fake.log"), 0);
+            let running =
+                Running { identity: fake_identity(*pid), address: process.address, log, log_offset };
+            Survivor { running, digest: process.digest.clone(), alive }
+        }))
+    }
+
+    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+        self.alive().await;
+        let mut processes = self.processes.lock().map_err(|error| error.to_string())?;
+        let strays = processes
+            .values_mut()
+            .filter(|process| !process.owned && !process.reaped && !known.contains(&process.component));
+        let ended = strays.map(|process| {
+            self.diary.write(format!("stray {}", process.component));
+            process.reaped = true;
+            process.exit.send_if_modified(|exit| exit.replace(ExitStatus::Signal(9)).is_none());
+            process.component.to_string()
+        });
+        Ok(ended.collect())
+    }
+
+    async fn record_address(&self, _component: &ComponentId, identity: &Identity, address: SocketAddr) {
+        self.alive().await;
+        if let Ok(mut processes) = self.processes.lock()
+            && let Some(process) = processes.get_mut(&identity.pid)
+        {
+            process.address = Some(address);
+        }
+    }
+
+    async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        self.alive().await;
         self.diary.write(format!("spawn {component}"));
         let deaf = self.deaf.lock().is_ok_and(|deaf| deaf.contains(&component.to_string()));
         if self.pid(&component.to_string()).is_some() {
@@ -116,12 +203,21 @@ impl Processes for FakeHost {
         }
         let mut processes = self.processes.lock().map_err(|_| SpawnError::Retry("poisoned".into()))?;
         let pid = u32::try_from(processes.len()).unwrap_or(0) + 1;
-        processes.insert(pid, Process { component: component.clone(), exit: watch::Sender::new(None), deaf });
-        let identity = Identity { boot_id: "fake".into(), pid, start_time: u64::from(pid) };
-        Ok(Spawned { identity, log_offset: 0 })
+        let process = Process {
+            component: component.clone(),
+            digest: spec.digest(),
+            address: None,
+            exit: watch::Sender::new(None),
+            deaf,
+            owned: true,
+            reaped: false,
+        };
+        processes.insert(pid, process);
+        Ok(Spawned { identity: fake_identity(pid), log_offset: 0 })
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
+        self.alive().await;
         let receiver = self
             .processes
             .lock()
@@ -139,6 +235,7 @@ impl Processes for FakeHost {
     }
 
     async fn signal(&self, identity: &Identity, signal: Signal) -> Result<(), String> {
+        self.alive().await;
         let processes = self.processes.lock().map_err(|error| error.to_string())?;
         if let Some(process) = processes.get(&identity.pid) {
             self.diary.write(format!("signal {} {signal:?}", process.component));
@@ -150,12 +247,19 @@ impl Processes for FakeHost {
     }
 
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        self.alive().await;
         self.diary.write(format!("reap {component}"));
         self.exit(identity.pid, ExitStatus::Signal(9));
+        if let Ok(mut processes) = self.processes.lock()
+            && let Some(process) = processes.get_mut(&identity.pid)
+        {
+            process.reaped = true;
+        }
         Ok(())
     }
 
     async fn log_tail(&self, _log: &Path, _lines: usize) -> Vec<String> {
+        self.alive().await;
         vec!["last words".to_owned()]
     }
 }
@@ -163,6 +267,7 @@ impl Processes for FakeHost {
 #[async_trait]
 impl Listeners for FakeHost {
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String> {
+        self.alive().await;
         let component =
             self.processes.lock().ok().and_then(|processes| {
                 processes.get(&identity.pid).map(|process| process.component.to_string())
@@ -181,18 +286,26 @@ pub struct FakeComponent {
     listens: Listens,
     obstacle: Arc<Mutex<Option<PrepareError>>>,
     previous: Arc<Mutex<Vec<Option<SocketAddr>>>>,
+    args: Arc<Mutex<Vec<String>>>,
 }
 
 impl FakeComponent {
     pub fn new() -> Self {
-        let (obstacle, previous) = (Arc::default(), Arc::default());
-        Self { open: watch::Sender::new(true), listens: Listens::OneTcp, obstacle, previous }
+        let (obstacle, previous, args) = (Arc::default(), Arc::default(), Arc::default());
+        Self { open: watch::Sender::new(true), listens: Listens::OneTcp, obstacle, previous, args }
     }
 
     /// What stands in the way of the next preparations.
     pub fn set_obstacle(&self, obstacle: Option<PrepareError>) {
         if let Ok(mut current) = self.obstacle.lock() {
             *current = obstacle;
+        }
+    }
+
+    /// What it is started with from now on.
+    pub fn set_args(&self, args: &[&str]) {
+        if let Ok(mut current) = self.args.lock() {
+            *current = args.iter().map(|arg| (*arg).to_owned()).collect();
         }
     }
 
@@ -222,11 +335,16 @@ impl Blueprint for FakeComponent {
         if let Ok(Some(obstacle)) = self.obstacle.lock().map(|obstacle| obstacle.clone()) {
             return Err(obstacle);
         }
+        self.spec(context)
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
         Ok(ProcessSpec {
             program: PathBuf::from("/fake"),
             arg0: None,
-            args: Vec::new(),
+            args: self.args.lock().map(|args| args.clone()).unwrap_or_default(),
             env: BTreeMap::new(),
+            start_env: BTreeMap::new(),
             dir: PathBuf::from("/"),
             output: PathBuf::from("/fake.log"),
             user: None,

@@ -121,6 +121,23 @@ impl FakeWorld {
         self.state().record.clone()
     }
 
+    /// The daemon dies at once. What it asked for and was not answered is still done, or never.
+    #[must_use]
+    pub fn after_a_crash(&self) -> Self {
+        self.host.crash();
+        self.stalled.send_replace(None);
+        Self { host: self.host.reborn(), ..self.clone() }
+    }
+
+    /// A tenant's record as no daemon wrote it.
+    pub fn set_record(&self, record: TenantRecord) {
+        self.state().tenants.insert(record.name.clone(), record);
+    }
+
+    pub fn forget_tenant(&self, name: &str) {
+        self.state().tenants.remove(name);
+    }
+
     /// The world as the root takes it.
     pub fn world(&self) -> World {
         let outside = Outside {
@@ -172,10 +189,12 @@ impl Estate for FakeWorld {
     }
 
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
+        self.host.alive().await;
         Ok(self.state().tenants.values().cloned().collect())
     }
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
+        self.host.alive().await;
         self.disk()?;
         self.diary.write(format!("put {} {}", record.name, record.run));
         self.state().tenants.insert(record.name.clone(), record.clone());
@@ -184,6 +203,7 @@ impl Estate for FakeWorld {
     }
 
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
+        self.host.alive().await;
         self.disk()?;
         self.diary.write(format!("erase {name}"));
         self.state().tenants.remove(name);
@@ -195,11 +215,13 @@ impl Estate for FakeWorld {
 #[async_trait]
 impl Dataplane for FakeWorld {
     async fn retarget(&self, target: Option<(SlotName, SocketAddr)>) {
+        self.host.alive().await;
         self.diary.write(format!("retarget {:?}", target.map(|(slot, _)| slot)));
         self.state().target = target;
     }
 
     async fn drain(&self, slot: SlotName, _limit: Duration) -> DrainReport {
+        self.host.alive().await;
         self.diary.write(format!("drain {slot}"));
         DrainReport { held: 1, ..DrainReport::default() }
     }
@@ -213,12 +235,14 @@ impl Dataplane for FakeWorld {
 #[async_trait]
 impl Journal for FakeWorld {
     async fn write(&self, record: &Record) -> Result<(), String> {
+        self.host.alive().await;
         self.state().record = Some(record.clone());
         self.answer(format!("journal {}", record.phase)).await;
         Ok(())
     }
 
     async fn read(&self) -> Result<Option<Record>, String> {
+        self.host.alive().await;
         Ok(self.record())
     }
 }
@@ -227,6 +251,7 @@ impl Journal for FakeWorld {
 #[async_trait]
 impl KcpApi for FakeWorld {
     async fn lease(&self, _through: SocketAddr) -> Result<Option<Lease>, String> {
+        self.host.alive().await;
         let slot = [SlotName::A, SlotName::B]
             .into_iter()
             .find(|slot| self.host.pid(&format!("{}/kcp", slot.chain())).is_some());
@@ -245,21 +270,25 @@ impl KcpApi for FakeWorld {
     }
 
     async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<(), String> {
+        self.host.alive().await;
         self.diary.write(format!("delete-lease {}", lease.holder));
         self.state().lease = None;
         Ok(())
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
+        self.host.alive().await;
         let leader = self.state().leaders.get(&slot).cloned();
         Ok(leader.unwrap_or_else(|| Some(format!("host_{slot}"))))
     }
 
     async fn canary(&self, _old: SocketAddr, _new: SocketAddr) -> Result<(), String> {
+        self.host.alive().await;
         if self.state().broken_canary { Err("the watch on the new slot saw nothing".into()) } else { Ok(()) }
     }
 
     async fn stage(&self, slot: SlotName) -> Result<(), String> {
+        self.host.alive().await;
         self.diary.write(format!("stage {slot}"));
         Ok(())
     }

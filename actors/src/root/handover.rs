@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// A kcp is ready after 6 to 26 s, 50 s on a busy machine; a hung start is ended by its own gate long before this.
 const NEW_SLOT_READY: Duration = Duration::from_secs(120);
 /// A kcp without connections exits within 1.4 s; two of them hung instead, and nobody is left to be hurt by SIGKILL.
-const OLD_SLOT_STOP: Duration = Duration::from_secs(5);
+pub(super) const OLD_SLOT_STOP: Duration = Duration::from_secs(5);
 
 /// The handover under way.
 #[derive(Debug)]

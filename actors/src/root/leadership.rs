@@ -129,6 +129,10 @@ impl Root {
             return;
         };
         let slot = self.active;
+        // A leader of the other slot that still ends would be a second one without its lease.
+        if self.slots.get(&slot.other()).is_some_and(|other| !other.is_down()) {
+            return;
+        }
         let Some(running) = self.slots.get(&slot).and_then(|owned| owned.serving(KCP)) else {
             return;
         };

@@ -1,40 +1,51 @@
 //! From durable records to chains, once in a daemon's life. Starts nothing itself.
 
+use super::handover::OLD_SLOT_STOP;
 use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::front::Front;
 use crate::handover::{Phase, Record};
 use crate::host::{Estate, Journal, TenantRecord};
-use crate::identity::SlotName;
+use crate::identity::{ComponentId, SlotName};
 use crate::message::Refusal;
 use crate::spec::Step;
 use crate::supervisor::Supervisor;
 use actix::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Root {
-    /// Builds every chain. The journal says which slot the front belongs to. A `Down` that comes meanwhile wins.
+    /// Builds every chain, and has it take charge of what an earlier daemon left of it. The journal says which slot the front
+    /// belongs to. A `Down` that comes meanwhile wins.
     pub(super) fn load(&mut self, ctx: &mut Context<Self>) -> ResponseActFuture<Self, Result<(), Refusal>> {
         self.course = Course::Loading;
         let (estate, journal) =
             (Arc::clone(&self.world.estate), self.world.kcp.as_ref().map(|kcp| Arc::clone(&kcp.journal)));
+        let (processes, with_kcp) = (Arc::clone(&self.world.outside.processes), self.world.kcp.is_some());
         if let Err(refusal) = self.build_kcp(ctx) {
             self.course = Course::Down;
             return Box::pin(fut::err(refusal));
         }
         let read = async move {
             let record = match journal {
-                Some(journal) => closed(&*journal).await.map_err(Refusal::Failed)?,
+                Some(journal) => closed(&*journal).await?,
                 None => None,
             };
-            Ok((record, without_erased(&*estate).await.map_err(Refusal::Failed)?))
+            let known = components(&*estate, with_kcp, &estate.tenants().await?)?;
+            for stray in processes.reap_strays(&known).await? {
+                tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
+            }
+            let survivors: BTreeSet<String> =
+                processes.survivors().await.into_iter().map(|component| component.chain).collect();
+            Ok((record, without_erased(&*estate).await?, survivors))
         };
+        let read = async move { read.await.map_err(Refusal::Failed) };
         Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
             if root.course != Course::Loading {
                 return Err(stopping());
             }
             root.course = Course::Down;
-            let (record, tenants) = loaded?;
+            let (record, tenants, survivors) = loaded?;
             if let Some(record) = record {
                 root.active = record.active();
             }
@@ -42,6 +53,7 @@ impl Root {
                 root.adopt_record(tenant, ctx)?;
             }
             root.course = Course::Up;
+            root.adopt_survivors(&survivors);
             root.settle(ctx);
             Ok(())
         }))
@@ -60,6 +72,25 @@ impl Root {
         Ok(())
     }
 
+    /// A chain that should run goes on running, whatever else is starting; the rest of an earlier daemon's is stopped in order.
+    fn adopt_survivors(&mut self, survivors: &BTreeSet<String>) {
+        let active = self.active;
+        for chain in survivors {
+            let wanted =
+                self.records.get(chain).is_none_or(|record| record.run) && *chain != active.other().chain();
+            self.queue.retain(|queued| !(wanted && queued == chain));
+            // Nobody is connected to the other slot any more: its clients went through the daemon that is gone.
+            let hurry = (*chain == active.other().chain()).then_some(OLD_SLOT_STOP);
+            let Some(owned) = self.owned_mut(chain) else { continue };
+            owned.adopt();
+            if wanted {
+                owned.go_up();
+            } else {
+                owned.give_up_adopted(hurry);
+            }
+        }
+    }
+
     pub(super) fn launch(
         &self,
         name: &str,
@@ -73,8 +104,30 @@ impl Root {
     }
 }
 
-/// The journal's record. A handover that a dead daemon left half-done is closed here: every process of that daemon is gone,
-/// so starting the slot the record names is all that is left to do.
+/// Everything the durable records account for.
+fn components(
+    estate: &dyn Estate,
+    with_kcp: bool,
+    tenants: &[TenantRecord],
+) -> Result<BTreeSet<ComponentId>, String> {
+    let mut chains = Vec::new();
+    if with_kcp {
+        chains.push((STORE.to_owned(), estate.store()?));
+        for slot in [SlotName::A, SlotName::B] {
+            chains.push((slot.chain().to_owned(), estate.slot(slot)?));
+        }
+    }
+    for tenant in tenants.iter().filter(|tenant| !tenant.erase) {
+        chains.push((tenant.name.clone(), estate.tenant(&tenant.name)?));
+    }
+    let of_chain = |(chain, steps): &(String, Vec<Step>)| {
+        steps.iter().map(|step| ComponentId::new(chain, &step.component)).collect::<Vec<_>>()
+    };
+    Ok(chains.iter().flat_map(of_chain).collect())
+}
+
+/// The journal's record. A handover that a dead daemon left half-done is closed here: the record names the slot that goes on
+/// serving, the other one is stopped, and the lease of a dead leader is looked after like any other.
 async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
     let Some(mut record) = journal.read().await? else { return Ok(None) };
     let end = if record.active() == record.to { Phase::Done } else { Phase::RolledBack };
@@ -85,7 +138,7 @@ async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
     Ok(Some(record))
 }
 
-/// The tenants there are. A deletion that a dead daemon left half-done is finished first: nothing of the tenant runs now.
+/// The tenants there are. A deletion that a dead daemon left half-done is finished first: its processes were strays.
 /// One that fails again keeps its record, and stops nobody else.
 async fn without_erased(estate: &dyn Estate) -> Result<Vec<TenantRecord>, String> {
     let mut kept = Vec::new();

@@ -59,6 +59,16 @@ impl Owned {
         self.up && self.state == ChainState::Starting && self.reason.is_none()
     }
 
+    /// Takes charge of what an earlier daemon left; the chain stops it again unless [`Self::go_up`] follows.
+    pub(super) fn adopt(&mut self) {
+        self.aim(Goal::Adopt, ChainState::Stopping);
+    }
+
+    /// What was adopted is not wanted: `hurry` as in [`Self::go_down`].
+    pub(super) fn give_up_adopted(&mut self, hurry: Option<Duration>) {
+        self.aim(Goal::Down { hurry }, ChainState::Stopping);
+    }
+
     pub(super) fn go_up(&mut self) {
         if !self.up {
             self.up = true;

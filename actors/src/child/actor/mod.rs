@@ -23,8 +23,15 @@ use tokio::sync::broadcast;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub enum Order {
-    Start(Upstream),
-    Stop { deadline: Option<Duration> },
+    Adopt(Upstream),
+    /// `same_address`: somebody knows where it listened, and will not look again.
+    Start {
+        upstream: Upstream,
+        same_address: bool,
+    },
+    Stop {
+        deadline: Option<Duration>,
+    },
     Recheck(Duration),
     Excuse,
     Retry,
@@ -140,7 +147,7 @@ impl ChildActor {
             address: running.and_then(|running| running.address),
             since_ms: 0,
             ready_took_ms: self.ready_took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
-            restarts: self.machine.attempt().saturating_sub(1),
+            restarts: self.machine.restarts(),
             waits_for: self.machine.waits_for().map(str::to_owned),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
@@ -163,8 +170,12 @@ impl Handler<Order> for ChildActor {
 
     fn handle(&mut self, order: Order, ctx: &mut Self::Context) {
         let event = match order {
-            Order::Start(mut upstream) => {
-                upstream.previous_address = self.address;
+            Order::Adopt(upstream) => {
+                self.upstream = upstream;
+                Event::Adopt
+            }
+            Order::Start { mut upstream, same_address } => {
+                upstream.previous_address = self.address.filter(|_| same_address);
                 self.upstream = upstream;
                 Event::Start
             }

@@ -1,8 +1,8 @@
 //! Each effect of the machine as a call on the host, each answer as an event.
 
 use super::{ChildActor, What};
-use crate::child::{Effect, Event, Life, Timer};
-use crate::host::{GateError, Guard, PrepareError, Running, SpawnError, WaitNote};
+use crate::child::{Effect, Event, Found, Life, Timer};
+use crate::host::{self, GateError, Guard, Listens, PrepareError, Running, SpawnError, Survivor, WaitNote};
 use crate::identity::Identity;
 use crate::message::TreeEvent;
 use crate::spec::{ProcessSpec, Seam};
@@ -16,6 +16,7 @@ const TAIL: usize = 20;
 impl ChildActor {
     pub(super) fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
+            Effect::Adopt { attempt } => self.adopt(attempt, ctx),
             Effect::Prepare { attempt } => self.prepare(attempt, ctx),
             Effect::Abandon => cancel(&mut self.preparing, ctx),
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
@@ -30,6 +31,7 @@ impl ChildActor {
                         let of_this = running.identity == identity;
                         let running = if of_this { Running { address: found, ..running } } else { running };
                         actor.tell(What::Running(running.clone()));
+                        actor.record_address(&running, ctx);
                         actor.running = Some(running);
                     }
                     actor.feed(Event::Discovered { identity, result }, ctx);
@@ -94,6 +96,54 @@ impl ChildActor {
             },
         ));
         self.preparing = Some(handle);
+    }
+
+    /// What is left of an earlier daemon's process, compared with what a start today would bring: with the address it had
+    /// before, or with none, whichever it was started with.
+    fn adopt(&mut self, attempt: u64, ctx: &mut Context<Self>) {
+        let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
+        let find = async move { processes.adopt(&id).await };
+        ctx.spawn(find.into_actor(self).map(move |survivor, actor, ctx| {
+            let found = match survivor {
+                Ok(survivor) => survivor.and_then(|survivor| actor.take_over(survivor, ctx)),
+                Err(reason) => {
+                    tracing::error!(component = %actor.id, %reason, "what an earlier daemon left cannot be adopted");
+                    None
+                }
+            };
+            actor.feed(Event::Adopted { attempt, found }, ctx);
+        }));
+    }
+
+    fn take_over(&mut self, survivor: Survivor, ctx: &mut Context<Self>) -> Option<Found> {
+        let Survivor { running, digest, alive } = survivor;
+        self.address = running.address;
+        self.log = Some(running.log.clone());
+        self.tell(What::Running(running.clone()));
+        self.running = Some(running.clone());
+        if !alive {
+            tracing::warn!(component = %self.id, "it ended while no daemon was there to see how");
+            return None;
+        }
+        self.await_exit(running.identity.clone(), ctx);
+        let started_with = |previous_address| {
+            let context = host::Context { previous_address, ..self.upstream.clone() };
+            self.step.blueprint.spec(&context).is_ok_and(|spec| spec.digest() == digest)
+        };
+        Some(Found {
+            identity: running.identity,
+            fits: started_with(None) || started_with(running.address),
+            is_placed: running.address.is_some() || self.step.blueprint.listens() == Listens::No,
+        })
+    }
+
+    /// For the next daemon; this one needs no answer.
+    fn record_address(&self, running: &Running, ctx: &mut Context<Self>) {
+        let Some(address) = running.address else { return };
+        let (processes, id, identity) =
+            (Arc::clone(&self.outside.processes), self.id.clone(), running.identity.clone());
+        let record = async move { processes.record_address(&id, &identity, address).await };
+        ctx.spawn(record.into_actor(self));
     }
 
     fn spawn(&mut self, attempt: u64, ctx: &mut Context<Self>) {
@@ -169,12 +219,12 @@ impl ChildActor {
                 format!("failed: {reason}")
             }
             Life::Starting => "starting".to_owned(),
-            Life::Stopping => "stopping".to_owned(),
-            Life::Down => {
-                // A port is kept over restarts, for those who know it; nobody above is left who does.
-                self.address = None;
-                "down".to_owned()
+            Life::Adopted { fits: true } => "adopted from an earlier daemon".to_owned(),
+            Life::Adopted { fits: false } => {
+                "adopted from an earlier daemon; started differently, so it is to be restarted".to_owned()
             }
+            Life::Stopping => "stopping".to_owned(),
+            Life::Down => "down".to_owned(),
             Life::Due => "to be restarted".to_owned(),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };

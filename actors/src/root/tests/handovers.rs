@@ -130,6 +130,24 @@ async fn a_daemon_that_dies_after_any_phase_leaves_exactly_one_slot_and_the_fron
 }
 
 #[actix::test]
+async fn a_daemon_killed_after_any_phase_keeps_the_slot_that_serves_and_stops_the_other() {
+    tokio::time::pause();
+    for phase in PHASES {
+        let (dead, _root) = stopped_after(phase).await;
+        let record = dead.record().unwrap();
+        let serving = format!("{}/kcp", record.active().chain());
+        let kept = dead.host.pid(&serving);
+        let world = dead.after_a_crash();
+        let root = start(&world).await;
+        let one_slot = |status: &TreeStatus| all_ready(status) && world.host.live().len() == 3;
+        let status = until(&root, one_slot).await;
+        assert_eq!(status.active_slot, Some(record.active()), "{phase}");
+        assert_eq!(world.host.pid(&serving), kept, "{phase}: the slot that serves is not touched");
+        assert_one_slot(&world, &status);
+    }
+}
+
+#[actix::test]
 async fn whatever_dies_in_whatever_phase_a_handover_ends_with_one_slot_and_the_front_on_it() {
     let victims = ["slot-a/kine", "slot-a/kcp", "slot-b/kine", "slot-b/kcp", "kcp-store/postgres"];
     tokio::time::pause();

@@ -1,5 +1,6 @@
 //! The whole tree on a scripted host, with paused time: no process, no socket, no wall clock.
 
+mod adoption;
 mod handovers;
 mod histories;
 mod tenants;

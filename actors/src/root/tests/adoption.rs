@@ -1,0 +1,147 @@
+//! The daemon dies and another one takes over: whatever still runs as it should is left alone.
+
+use super::*;
+use crate::host::TenantRecord;
+use std::collections::BTreeMap;
+
+fn pids(world: &FakeWorld) -> BTreeMap<String, Option<u32>> {
+    world.host.live().into_iter().map(|name| (name.clone(), world.host.pid(&name))).collect()
+}
+
+async fn arrived(world: &FakeWorld) -> Addr<Root> {
+    let root = start(world).await;
+    root.send(Command::AwaitReady).await.unwrap().unwrap();
+    root
+}
+
+/// A whole tree with the tenant `demo`, whose daemon is dead.
+async fn left_behind() -> FakeWorld {
+    tokio::time::pause();
+    let world = FakeWorld::default().with_tenant("demo");
+    arrived(&world).await;
+    world.after_a_crash()
+}
+
+#[actix::test]
+async fn every_process_is_kept_and_the_front_is_back_on_its_slot() {
+    let world = left_behind().await;
+    let (before, births) = (pids(&world), world.host.diary.of("spawn").len());
+    let root = arrived(&world).await;
+    let status = until(&root, all_ready).await;
+    assert_eq!((pids(&world), world.host.diary.of("spawn").len()), (before, births));
+    assert_eq!(world.target(), Some(SlotName::A));
+    assert_eq!(tenant(&status, "demo").children[0].restarts, 0);
+    assert_eq!(world.host.diary.of("signal"), [""; 0]);
+}
+
+#[actix::test]
+async fn an_adopted_process_that_dies_is_restarted_like_any_other() {
+    let world = left_behind().await;
+    let root = arrived(&world).await;
+    world.host.exit(world.host.pid("demo/apiserver").unwrap(), ExitStatus::Unknown);
+    until(&root, |status| tenant(status, "demo").children[2].restarts == 1).await;
+    until(&root, all_ready).await;
+}
+
+#[actix::test]
+async fn what_died_meanwhile_comes_back_where_its_clients_expect_it() {
+    let world = left_behind().await;
+    let kcp = world.host.pid("slot-a/kcp");
+    world.host.exit(world.host.pid("slot-a/kine").unwrap(), ExitStatus::Signal(9));
+    arrived(&world).await;
+    let ports = world.component("slot-a/kine").previous_addresses();
+    assert!(matches!(ports[..], [None, Some(_)]), "{ports:?}");
+    assert_eq!(world.host.pid("slot-a/kcp"), kcp, "kcp rides through");
+}
+
+#[actix::test]
+async fn a_changed_spec_restarts_its_component_and_what_cannot_live_through_that() {
+    let world = left_behind().await;
+    let before = pids(&world);
+    world.component("demo/kine").set_args(&["--new"]);
+    arrived(&world).await;
+    let after = pids(&world);
+    let changed = before.iter().filter(|(name, pid)| after[*name] != **pid).map(|(name, _)| name.as_str());
+    assert_eq!(changed.collect::<Vec<_>>(), ["demo/apiserver", "demo/kine"]);
+    let stopped = world.host.diary.of("signal");
+    assert_eq!(stopped, ["demo/apiserver Term", "demo/kine Term"]);
+}
+
+#[actix::test]
+async fn a_tenant_that_should_not_run_is_stopped_in_reverse() {
+    let world = left_behind().await;
+    let record = world.tenant_record("demo").unwrap();
+    world.set_record(TenantRecord { run: false, ..record });
+    let root = arrived(&world).await;
+    until(&root, |status| tenant(status, "demo").state == ChainState::Down).await;
+    let stopped = world.host.diary.of("signal");
+    assert_eq!(stopped, ["demo/apiserver Term", "demo/kine Term", "demo/postgres Term"]);
+}
+
+#[actix::test]
+async fn what_no_record_accounts_for_is_ended_before_anything_else() {
+    let world = left_behind().await;
+    world.forget_tenant("demo");
+    arrived(&world).await;
+    assert_eq!(world.host.diary.of("stray"), ["demo/postgres", "demo/kine", "demo/apiserver"]);
+}
+
+#[actix::test]
+async fn a_half_deleted_tenant_is_ended_before_its_files_go() {
+    let world = left_behind().await;
+    let record = world.tenant_record("demo").unwrap();
+    world.set_record(TenantRecord { run: false, erase: true, ..record });
+    arrived(&world).await;
+    assert_eq!(world.host.diary.of("stray").len(), 3);
+    assert_eq!(world.diary.of("erase"), ["demo"]);
+}
+
+#[actix::test]
+async fn adopted_tenants_wait_for_no_turn_and_leave_none_to_the_others() {
+    tokio::time::pause();
+    let names = ["a1", "a2", "a3", "a4"];
+    let world = names.into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
+    arrived(&world).await;
+    let world = world.after_a_crash();
+    for name in names {
+        world.component(&format!("{name}/apiserver")).set_open(false);
+    }
+    let before = pids(&world);
+    let root = start(&world).await;
+    let looked_at = |status: &TreeStatus| {
+        names.iter().all(|name| {
+            let child = &tenant(status, name).children[2];
+            child.pid.is_some() && child.waits_for.as_deref() == Some("the test to open its gate")
+        })
+    };
+    until(&root, looked_at).await;
+    names.iter().for_each(|name| world.component(&format!("{name}/apiserver")).set_open(true));
+    until(&root, all_ready).await;
+    assert_eq!(pids(&world), before);
+}
+
+#[actix::test]
+async fn a_down_right_after_the_start_stops_what_was_adopted() {
+    let world = left_behind().await;
+    let root = start(&world).await;
+    root.send(Command::Down).await.unwrap().unwrap();
+    assert_eq!(world.host.live(), [""; 0]);
+}
+
+/// Killed fifty times, at any moment of its start.
+#[actix::test]
+async fn no_number_of_crashes_makes_a_second_process() {
+    let mut world = left_behind().await;
+    let before = pids(&world);
+    for crash in 0..50u64 {
+        let root = Root::new(world.world()).start();
+        drop(root.send(Command::Up).await);
+        for _ in 0..crash {
+            tokio::task::yield_now().await;
+        }
+        world = world.after_a_crash();
+    }
+    arrived(&world).await;
+    assert_eq!(pids(&world), before);
+    assert_eq!(world.host.diary.of("twice"), [""; 0]);
+}
