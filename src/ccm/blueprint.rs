@@ -67,6 +67,10 @@ impl Blueprint for CloudControllerManager {
         let (data_dir, for_server) = (self.data_dir.clone(), server);
         self.blocking(move || renew(&data_dir, &for_server, user, OffsetDateTime::now_utc())).await?;
 
+        self.spec(context)
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
         let path = |path: PathBuf| path.display().to_string();
         Ok(ProcessSpec {
             program: self.program.path.clone(),
@@ -77,6 +81,7 @@ impl Blueprint for CloudControllerManager {
                 (TENANT_KUBECONFIG.to_owned(), path(credential_file(&self.data_dir))),
                 (INSTANCES_FILE.to_owned(), path(snapshot_file(&self.data_dir))),
             ]),
+            start_env: BTreeMap::new(),
             dir: self.data_dir.clone(),
             output: self.output.clone(),
             user: self.user,

@@ -23,7 +23,7 @@ use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
-use crate::process::{ProcessHost, orphans, survivors};
+use crate::process::{ProcessHost, orphans};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
@@ -56,8 +56,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Checks the host, takes the lock, ends what an earlier daemon left, provisions, and starts the tree. Returns once the
-    /// tree has its orders, not when everything is ready.
+    /// Checks the host, takes the lock, provisions, and starts the tree, which adopts what an earlier daemon left. Returns
+    /// once the tree has its orders, not when everything is ready.
     pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
         let layout = settings.layout.clone();
         let (checked, account) = (layout.clone(), settings.account.clone());
@@ -78,9 +78,6 @@ impl Daemon {
         let journal = HandoverFile::new(&layout);
         estate::check_records(&layout).await.map_err(DaemonError::Record)?;
         journal.read().await.map_err(DaemonError::Record)?;
-        for survivor in survivors::reap_all(&layout).await? {
-            tracing::warn!("{survivor} of an earlier daemon was ended");
-        }
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         let components = provision(&layout, &settings.components, progress).await?;

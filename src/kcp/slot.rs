@@ -91,21 +91,27 @@ impl Kcp {
 #[async_trait]
 impl Blueprint for Kcp {
     async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
-        let chain = self.slot.chain();
-        let Some(kine) = context.address_of("kine") else {
-            return Err(PrepareError::Retry(format!("{chain}/kcp: its kine has no address yet")));
-        };
+        let (spec, chain) = (self.spec(context)?, self.slot.chain());
         note.say("its root directory");
         let this = self.clone();
         off_thread(move || this.furnish()).await.map_err(|error| {
             let said = format!("{chain}/kcp: {error}");
             if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
         })?;
+        Ok(spec)
+    }
+
+    fn spec(&self, context: &Context) -> Result<ProcessSpec, PrepareError> {
+        let Some(kine) = context.address_of("kine") else {
+            let chain = self.slot.chain();
+            return Err(PrepareError::Retry(format!("{chain}/kcp: its kine has no address yet")));
+        };
         Ok(ProcessSpec {
             program: self.config.program.path.clone(),
             arg0: self.config.program.arg0.clone(),
             args: self.args(kine),
             env: self.env(),
+            start_env: BTreeMap::new(),
             dir: self.paths.dir.clone(),
             output: self.paths.log.clone(),
             user: self.config.owner,

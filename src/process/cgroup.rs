@@ -37,6 +37,12 @@ impl CgroupRoot {
         }
     }
 
+    /// Whether a component's cgroup, wherever it is mounted, is one of this state directory.
+    pub(super) fn is_of(cgroup: &Path, mark: &StateMark) -> bool {
+        let root = cgroup.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        root.is_some_and(|root| root.strip_prefix("berth-") == Some(mark.as_str()))
+    }
+
     /// Every component that has a cgroup here, whatever the ledger says.
     pub(super) fn all(&self) -> Vec<(ComponentId, Cgroup)> {
         let dirs = fs::read_dir(&self.0).into_iter().flatten().flatten();

@@ -11,18 +11,19 @@ use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{children, identity, output, remains, rotation};
+use super::{adoption, children, identity, output, remains, rotation};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
-use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
+use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
 use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,11 +37,13 @@ pub struct ProcessHost {
 }
 
 #[derive(Debug)]
-struct Shared {
-    ledger: Ledger,
-    mark: StateMark,
-    cgroups: Option<CgroupRoot>,
+pub(super) struct Shared {
+    pub(super) ledger: Ledger,
+    pub(super) mark: StateMark,
+    pub(super) cgroups: Option<CgroupRoot>,
     table: SharedTable,
+    /// What an earlier daemon left and the tree has not taken yet.
+    pub(super) left: Mutex<adoption::Left>,
     /// Every process that was spawned or adopted and is not buried.
     lives: Mutex<HashMap<Identity, Arc<Life>>>,
     /// How the latest ones ended: a status may be asked for again after the reap.
@@ -48,13 +51,15 @@ struct Shared {
 }
 
 impl ProcessHost {
-    /// Creates the ledger's directory and looks for a cgroup to work in. Blocking; once, at the daemon's start.
+    /// Creates the ledger's directory, looks for a cgroup to work in, and watches what an earlier daemon left from here on.
+    /// Blocking; once, at the daemon's start, in the runtime.
     pub fn new(layout: &Layout) -> Result<Self, FileError> {
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
+        let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
         let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, lives, ended }) })
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, left, lives, ended }) })
     }
 
     #[cfg(test)]
@@ -83,6 +88,25 @@ impl ProcessHost {
 
 #[async_trait]
 impl Processes for ProcessHost {
+    async fn survivors(&self) -> BTreeSet<ComponentId> {
+        self.off_thread(Shared::survivors).await
+    }
+
+    async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
+        let component = component.clone();
+        self.off_thread(move |shared| shared.take_over(&component)).await
+    }
+
+    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+        let known = known.clone();
+        self.off_thread(move |shared| shared.reap_strays(&known)).await
+    }
+
+    async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr) {
+        let (component, identity) = (component.clone(), identity.clone());
+        self.off_thread(move |shared| shared.record_address(&component, &identity, address)).await;
+    }
+
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         let (component, spec) = (component.clone(), spec.clone());
         self.off_thread(move |shared| shared.spawn(&component, &spec)).await
@@ -117,7 +141,7 @@ impl Processes for ProcessHost {
 }
 
 impl Shared {
-    fn lives(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Life>>> {
+    pub(super) fn lives(&self) -> MutexGuard<'_, HashMap<Identity, Arc<Life>>> {
         self.lives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +162,7 @@ impl Shared {
         if let Some(life) = lives.get(identity) {
             return Ok(Some(Arc::clone(life)));
         }
-        let Some(life) = Life::adopt(identity)?.map(Arc::new) else { return Ok(None) };
+        let Some(life) = Life::adopt(identity, None)?.map(Arc::new) else { return Ok(None) };
         lives.insert(identity.clone(), Arc::clone(&life));
         Ok(Some(life))
     }
@@ -160,6 +184,10 @@ impl Shared {
             program: spec.program.canonicalize().unwrap_or_else(|_| spec.program.clone()),
             dir: spec.dir.canonicalize().ok().filter(|dir| self.mark.contains(dir)),
             cgroup: cgroup.as_ref().map(|cgroup| cgroup.path().to_owned()),
+            digest: spec.digest(),
+            log: spec.output.clone(),
+            log_offset,
+            address: self.ledger.read(component).and_then(|earlier| earlier.address),
             phase: Phase::Intent,
         };
         self.ledger.write(&record).map_err(retry)?;
@@ -177,6 +205,9 @@ impl Shared {
     /// At most one process per component, whatever the tree believes.
     fn refuse_a_second(&self, component: &ComponentId) -> Result<(), SpawnError> {
         let mut lives = self.lives();
+        if let Some(earlier) = self.left.lock().unwrap_or_else(PoisonError::into_inner).alive(component) {
+            return Err(SpawnError::Retry(format!("{component}: {earlier} of an earlier daemon still runs")));
+        }
         let of_component =
             |life: &Life| life.record.as_ref().is_some_and(|record| record.component == *component);
         if let Some(life) = lives.values().find(|life| of_component(life) && !life.is_buried()) {

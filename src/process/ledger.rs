@@ -8,6 +8,7 @@ use berth_actors::identity::{ComponentId, Identity};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// By what the processes of one component's life are recognised.
@@ -22,6 +23,17 @@ pub(super) struct Record {
     pub(super) dir: Option<PathBuf>,
     /// The cgroup it was born in.
     pub(super) cgroup: Option<PathBuf>,
+    /// What it was started with; a record of an older Berth has none, and its process fits nothing.
+    #[serde(default)]
+    pub(super) digest: String,
+    /// Its log, and where in it this life begins.
+    #[serde(default)]
+    pub(super) log: PathBuf,
+    #[serde(default)]
+    pub(super) log_offset: u64,
+    /// Where it listens, once that is known; before, where the process before it listened.
+    #[serde(default)]
+    pub(super) address: Option<SocketAddr>,
     pub(super) phase: Phase,
 }
 
@@ -124,6 +136,10 @@ mod tests {
             program: "/bin/kine".into(),
             dir: None,
             cgroup: None,
+            digest: "d".into(),
+            log: "/log".into(),
+            log_offset: 5,
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
             phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
         };
         ledger.write(&record).unwrap();

@@ -3,7 +3,7 @@
 //! The host keeps one per live component. A dead child stays a zombie until it is reaped: while it does, neither its pid
 //! nor its process group can come to mean another process.
 
-use super::{children, identity, raw};
+use super::{children, identity, post_mortem, raw};
 use crate::process::ledger::Record;
 use berth_actors::host::ExitStatus;
 use berth_actors::identity::Identity;
@@ -42,10 +42,10 @@ impl Life {
     }
 
     /// Takes charge of a process that someone else started; `None` when it is gone.
-    pub(super) fn adopt(identity: &Identity) -> io::Result<Option<Self>> {
+    pub(super) fn adopt(identity: &Identity, record: Option<Record>) -> io::Result<Option<Self>> {
         let Some(pidfd) = identity::open(identity)? else { return Ok(None) };
         children::know(identity.pid);
-        Self::new(identity.clone(), None, pidfd).map(Some)
+        Self::new(identity.clone(), record, pidfd).map(Some)
     }
 
     /// Cancel-safe, and any number may wait: the status is kept, not consumed.
@@ -71,7 +71,10 @@ impl Life {
             return Some(status);
         }
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let status = exit_status(self.pidfd.get_ref(), peek)?;
+        let status = match exit_status(self.pidfd.get_ref(), peek)? {
+            ExitStatus::Unknown => post_mortem::status(self.pidfd.get_ref(), &self.identity),
+            known => known,
+        };
         *end = End::Died(status);
         Some(status)
     }

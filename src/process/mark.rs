@@ -27,6 +27,10 @@ impl StateMark {
         Self { state, hash: digest[..16].to_owned() }
     }
 
+    pub(super) fn state(&self) -> &Path {
+        &self.state
+    }
+
     pub(super) fn as_str(&self) -> &str {
         &self.hash
     }

@@ -1,21 +1,23 @@
 //! Processes of this host: born, watched, signalled, and reaped to the last descendant.
 //!
 //! The supervision tree calls [`ProcessHost`]; the tenant and kcp adapters call [`tool::run`] for short programs such as
-//! initdb; `main` takes [`lock::StateLock`], calls [`survivors::reap_all`] and starts [`orphans::adopt`], in this order.
+//! initdb; `main` takes [`lock::StateLock`], starts [`orphans::adopt`] and makes the host, in this order.
 //! Nothing here decides when something starts or ends.
 //!
 //! ```text
 //! spawn     ProcessSpec -> a process in a session and cgroup of its own, marked by token and component
 //! identity  (boot id, pid, start time), and the pidfd that is checked against it
-//! life      one watched process: its exit status, its signals
+//! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
-//! reap      SIGKILL until nothing is left;  survivors  the same for an earlier daemon's processes
+//! reap      SIGKILL until nothing is left
+//! adoption  what an earlier daemon left and the tree takes over;  survivors  SIGKILL for the rest of it
 //! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
 
+mod adoption;
 mod birth;
 mod cgroup;
 mod children;
@@ -27,6 +29,7 @@ pub mod lock;
 mod mark;
 pub mod orphans;
 mod output;
+mod post_mortem;
 mod raw;
 mod reap;
 mod remains;

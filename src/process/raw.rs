@@ -310,6 +310,18 @@ pub(super) fn seal_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// The wait(2) status of a process whose parent has waited for it. `None` before that, and on a kernel older than 6.15.
+pub(super) fn exit_code(pidfd: &OwnedFd) -> Option<i32> {
+    let wanted = u64::from(libc::PIDFD_INFO_EXIT);
+    // SAFETY: all-zero bytes are a valid value of this struct of integers.
+    let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
+    info.mask = wanted;
+    // SAFETY: the descriptor is open for the whole call; the kernel reads and writes at most the size that the request
+    // number states, which is that of `info`.
+    let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    (answer == 0 && info.mask & wanted != 0).then_some(info.exit_code)
+}
+
 /// Registers a descriptor with the runtime, to be read from: a pidfd, an inotify instance. Needs the runtime that will
 /// await it; a descriptor that is read from must be non-blocking.
 pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

@@ -19,7 +19,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 /// The processes to kill: name by identity.
 pub(super) type Targets = BTreeMap<Target, String>;
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Target {
     pub(super) pid: u32,
     pub(super) start_time: u64,

@@ -54,7 +54,9 @@ fn belongs(record: &Record, table: &Table, others: &HashSet<u32>, entry: &Entry)
     }) || is_marked(record, entry)
 }
 
-fn is_marked(record: &Record, entry: &Entry) -> bool {
+/// Whether the process says itself that it is of this life: by its token, or, without an environment to read, by what it
+/// runs and where.
+pub(super) fn is_marked(record: &Record, entry: &Entry) -> bool {
     let marks = entry.marks();
     match &marks.token {
         Some(token) => *token == record.token,
@@ -87,6 +89,10 @@ mod tests {
             program: "/opt/pg/bin/postgres".into(),
             dir: Some("/state/clusters/demo".into()),
             cgroup: None,
+            digest: String::new(),
+            log: "/log".into(),
+            log_offset: 0,
+            address: None,
             phase: Phase::Running(Identity { pid: 100, start_time: 1000, ..this_process() }),
         }
     }

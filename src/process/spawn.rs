@@ -29,7 +29,8 @@ pub(super) fn start(
     let cgroup = cgroup.and_then(|cgroup| cgroup.open().ok());
     let name = spec.arg0.as_ref().map_or_else(|| spec.program.as_os_str().to_owned(), Into::into);
     let own_marks = [(mark::TOKEN, marks.token), (mark::COMPONENT, marks.component)];
-    let environment = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let environment =
+        spec.env.iter().chain(&spec.start_env).map(|(name, value)| (name.as_str(), value.as_str()));
     children::bear(&Birth {
         program: &spec.program,
         arguments: [name].into_iter().chain(spec.args.iter().map(Into::into)).collect(),

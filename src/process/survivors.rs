@@ -1,7 +1,6 @@
-//! What an earlier daemon on the same state directory left running.
+//! What an earlier daemon on the same state directory left running and nobody adopts.
 //!
-//! `main` calls [`reap_all`] once, after it has the lock and before the first start (G1). Two processes of one component
-//! would share a data directory.
+//! The host calls [`reap`] once, before the first start (G1): two processes of one component would share a data directory.
 
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Record};
@@ -14,7 +13,7 @@ use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use berth_actors::identity::ComponentId;
 use rustix::process::{Signal, pidfd_send_signal};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -47,18 +46,28 @@ pub enum SurvivorError {
     Reap { state: String, reason: String },
 }
 
-/// Ends every process of an earlier daemon, empties the ledger, and returns what was found. Takes milliseconds, or up to
-/// 15 s when a postgres is slow to end.
+/// Ends every process of an earlier daemon. Takes milliseconds, or up to 15 s when a postgres is slow to end.
 pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
     let layout = layout.clone();
     off_thread(move || reap_all_blocking(&layout)).await
 }
 
 pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
-    let ledger = Ledger::open(layout.ledger())?;
-    let search = Search::new(ledger.all()?, StateMark::of(layout));
+    reap(&Ledger::open(layout.ledger())?, &StateMark::of(layout), &[], &BTreeSet::new())
+}
+
+/// Ends every process of an earlier daemon that is not of a life in `kept`, and returns what was found. Only records of
+/// components in `known` stay: a dead one still says where it listened. Blocking.
+pub(super) fn reap(
+    ledger: &Ledger,
+    mark: &StateMark,
+    kept: &[Record],
+    known: &BTreeSet<ComponentId>,
+) -> Result<Vec<Survivor>, SurvivorError> {
+    let records = ledger.all()?.into_iter().filter(|record| !kept.contains(record)).collect();
+    let search = Search::new(records, kept, mark);
     let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
-        state: layout.state().display().to_string(),
+        state: mark.state().display().to_string(),
         reason: reason.to_string(),
     };
 
@@ -69,26 +78,55 @@ pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, Surviv
 
     search.cgroups.iter().for_each(|(_, cgroup)| cgroup.remove());
     for record in &search.records {
-        ledger.remove(&record.component)?;
+        if !known.contains(&record.component) || record.identity().is_none() {
+            ledger.remove(&record.component)?;
+        }
     }
     Ok(found.into_values().collect())
 }
 
-struct Search {
+struct Search<'a> {
     records: Vec<Record>,
-    mark: StateMark,
+    kept: Kept,
+    mark: &'a StateMark,
     cgroups: Vec<(ComponentId, Cgroup)>,
 }
 
-impl Search {
-    /// The earlier daemon may have lived in another cgroup than this one: its records say where.
-    fn new(records: Vec<Record>, mark: StateMark) -> Self {
-        let recorded = records
-            .iter()
-            .filter_map(|record| Some((record.component.clone(), Cgroup::at(record.cgroup.clone()?))));
-        let here = CgroupRoot::find(&mark).map(|root| root.all()).unwrap_or_default();
-        let cgroups = recorded.chain(here).collect();
-        Self { records, mark, cgroups }
+/// The lives that are not to be touched.
+struct Kept {
+    leaders: HashSet<Target>,
+    pids: HashSet<u32>,
+    tokens: HashSet<String>,
+}
+
+impl Kept {
+    fn new(records: &[Record]) -> Self {
+        let leaders: HashSet<Target> =
+            records.iter().filter_map(Record::identity).map(Target::from).collect();
+        let pids = leaders.iter().map(|leader| leader.pid).collect();
+        Self { leaders, pids, tokens: records.iter().map(|record| record.token.clone()).collect() }
+    }
+
+    fn has(&self, table: &Table, entry: &Entry) -> bool {
+        entry.marks().token.as_ref().is_some_and(|token| self.tokens.contains(token))
+            || table.lineage(entry.pid).any(|relative| self.leaders.contains(&relative.into()))
+    }
+}
+
+impl<'a> Search<'a> {
+    /// The earlier daemon may have lived in another cgroup than this one: its records say where. A record that was copied
+    /// with a state directory names another one's.
+    fn new(records: Vec<Record>, kept: &[Record], mark: &'a StateMark) -> Self {
+        let recorded =
+            records.iter().filter_map(|record| Some((record.component.clone(), record.cgroup.clone()?)));
+        let here = CgroupRoot::find(mark).map(|root| root.all()).unwrap_or_default();
+        let cgroups = recorded
+            .filter(|(_, dir)| CgroupRoot::is_of(dir, mark))
+            .map(|(component, dir)| (component, Cgroup::at(dir)))
+            .chain(here)
+            .filter(|(_, cgroup)| !kept.iter().any(|kept| kept.cgroup.as_deref() == Some(cgroup.path())))
+            .collect();
+        Self { records, kept: Kept::new(kept), mark, cgroups }
     }
 
     /// Lets every postgres shut down at once, and waits for the slowest.
@@ -127,7 +165,7 @@ impl Search {
         }
         for record in &self.records {
             let component = &record.component;
-            let remains = remains::of(record, &table, &HashSet::new());
+            let remains = self.remains(record, &table);
             left.extend(remains.into_iter().map(|entry| (component, entry.into(), entry.name.clone())));
         }
         for (component, target, name) in &left {
@@ -138,12 +176,21 @@ impl Search {
         Ok(left.into_iter().map(|(_, target, name)| (target, name)).collect())
     }
 
+    /// What a record names, as far as it is of this state directory: a copied record names another daemon's.
+    fn remains<'t>(&self, record: &Record, table: &'t Table) -> Vec<&'t Entry> {
+        let of_others = |entry: &&Entry| match entry.marks().component.as_deref() {
+            Some(component) => self.mark.parse(component).is_some(),
+            None => record.dir.as_ref().is_none_or(|dir| self.mark.contains(dir)),
+        };
+        remains::of(record, table, &self.kept.pids).into_iter().filter(of_others).collect()
+    }
+
     /// Processes that carry this state directory's mark, record or not.
-    fn marked<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (ComponentId, &'a Entry)> {
+    fn marked<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = (ComponentId, &'t Entry)> {
         let ourselves = remains::ourselves(table);
         table
             .iter()
-            .filter(move |entry| !ourselves.contains(&entry.pid))
+            .filter(move |entry| !ourselves.contains(&entry.pid) && !self.kept.has(table, entry))
             .filter_map(|entry| Some((self.mark.parse(entry.marks().component.as_deref()?)?, entry)))
     }
 }

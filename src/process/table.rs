@@ -40,7 +40,7 @@ impl Entry {
 }
 
 impl Marks {
-    fn read(pid: u32) -> Option<Self> {
+    pub(super) fn read(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
         let environ = process.environ().unwrap_or_default();
         let variable = |name: &str| Some(environ.get(std::ffi::OsStr::new(name))?.to_str()?.to_owned());

@@ -50,7 +50,11 @@ impl Blueprint for Kine {
                 _ => {}
             }
         }
-        Ok(self.spec(context.previous_address))
+        self.spec(context)
+    }
+
+    fn spec(&self, context: &Context) -> Result<ProcessSpec, PrepareError> {
+        Ok(self.process(context.previous_address))
     }
 
     /// kine logs the key and the value of a write that fails.
@@ -91,7 +95,7 @@ impl Blueprint for Kine {
 }
 
 impl Kine {
-    fn spec(&self, previous: Option<SocketAddr>) -> ProcessSpec {
+    fn process(&self, previous: Option<SocketAddr>) -> ProcessSpec {
         let listen = match &self.endpoint {
             Endpoint::Socket(path) => format!("unix://{}", path.display()),
             Endpoint::Loopback => {
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn its_command_line_has_no_datastore_url_and_no_metrics_port() {
-        let spec = kine(Endpoint::Socket("/r/demo/kine.sock".into())).spec(None);
+        let spec = kine(Endpoint::Socket("/r/demo/kine.sock".into())).process(None);
         assert_eq!(
             spec.args,
             [
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_restarted_kine_binds_the_port_its_clients_know() {
-        let listen = |previous| kine(Endpoint::Loopback).spec(previous).args[0].clone();
+        let listen = |previous| kine(Endpoint::Loopback).process(previous).args[0].clone();
         assert_eq!(listen(None), "--listen-address=127.0.0.1:0");
         assert_eq!(listen(Some(([127, 0, 0, 1], 40301).into())), "--listen-address=127.0.0.1:40301");
     }

@@ -29,7 +29,7 @@ pub struct KubeApiserver {
 
 #[async_trait]
 impl Blueprint for KubeApiserver {
-    async fn prepare(&self, _context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+    async fn prepare(&self, context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
         self.seat.claim().await?;
         let this = self.clone();
         self.seat
@@ -44,6 +44,10 @@ impl Blueprint for KubeApiserver {
                 "its port {port} is in use by another program: `ss -lptn sport = :{port}` names it"
             )));
         }
+        self.spec(context)
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
         Ok(self.seat.spec(NAME, &self.program, self.arguments()))
     }
 

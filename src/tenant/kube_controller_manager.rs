@@ -28,7 +28,7 @@ pub struct KubeControllerManager {
 
 #[async_trait]
 impl Blueprint for KubeControllerManager {
-    async fn prepare(&self, _context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+    async fn prepare(&self, context: &Context, _note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
         self.seat.claim().await?;
         let this = self.clone();
         self.seat
@@ -38,6 +38,10 @@ impl Blueprint for KubeControllerManager {
                 kubeconfig::write(&this.own_kubeconfig(), &this.pki, NAME, NAME, this.port)
             })
             .await?;
+        self.spec(context)
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
         Ok(self.seat.spec(NAME, &self.program, self.arguments()))
     }
 

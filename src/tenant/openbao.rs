@@ -39,20 +39,20 @@ pub struct OpenBao {
 
 #[async_trait]
 impl Blueprint for OpenBao {
-    async fn prepare(&self, _context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+    async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
         let seat = &self.seat;
         seat.claim().await?;
         let pki = self.pki.clone();
         seat.blocking(move || pki.ensure()).await?;
         let (files, pki) = (self.files(), self.pki.clone());
         let vault = seat.blocking(move || files.prepare(&config::text(&files, &pki))).await?;
-        let mut spec = self.spec();
+        let mut spec = self.spec(context)?;
         match vault {
             Vault::Initialised => {}
             Vault::Fresh { password } => {
                 note.say("an empty database for the vault");
                 databases::empty(&self.store, &self.database).await.map_err(|error| seat.retry(error))?;
-                spec.env.insert(config::PASSWORD_VARIABLE.to_owned(), password);
+                spec.start_env.insert(config::PASSWORD_VARIABLE.to_owned(), password);
             }
             Vault::Lost(path) => {
                 let path = path.display();
@@ -61,6 +61,10 @@ impl Blueprint for OpenBao {
             }
         }
         Ok(spec)
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
+        Ok(self.process())
     }
 
     fn listens(&self) -> Listens {
@@ -116,7 +120,7 @@ impl OpenBao {
         Files { dir: self.seat.data.join("bao"), owner: self.seat.owner }
     }
 
-    fn spec(&self) -> ProcessSpec {
+    fn process(&self) -> ProcessSpec {
         let config = format!("-config={}", self.files().config().display());
         let mut spec = self.seat.spec(NAME, &self.program, vec!["server".to_owned(), config]);
         spec.env.insert("BAO_PG_CONNECTION_URL".to_owned(), self.database.url(&self.store));
@@ -138,7 +142,7 @@ mod tests {
             program: Program::real("/bin/bao"),
             database: Database::named("bao"),
         };
-        let spec = bao.spec();
+        let spec = bao.process();
         assert_eq!(spec.args, ["server", "-config=/s/demo/bao/bao.hcl"]);
         assert_eq!(spec.env["BAO_PG_CONNECTION_URL"], "postgres://bao@/bao?host=/r/demo");
         assert_eq!(spec.env.get(config::PASSWORD_VARIABLE), None);

@@ -17,6 +17,7 @@ use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, R
 use berth_actors::spec::ProcessSpec;
 use databases::NotReady;
 use leftovers::Lock;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The component's name in a chain.
@@ -42,7 +43,7 @@ pub struct Postgres {
 
 #[async_trait]
 impl Blueprint for Postgres {
-    async fn prepare(&self, _context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+    async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
         self.seat.claim().await?;
         if !self.data.exists() {
             note.say("initdb");
@@ -52,7 +53,12 @@ impl Blueprint for Postgres {
         seat.blocking(move || this.write_access()).await?;
         note.say("what an earlier postmaster left");
         let lock = leftovers::clear(seat, &self.data, &seat.sockets.join(SOCKET_LOCK)).await?;
-        Ok(self.spec(lock))
+        Ok(ProcessSpec { start_env: past(lock), ..self.spec(context)? })
+    }
+
+    fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
+        let program = Program::real(self.bin.join("postgres"));
+        Ok(self.seat.spec(NAME, &program, arguments(&self.seat, &self.data)))
     }
 
     fn listens(&self) -> Listens {
@@ -88,15 +94,13 @@ impl Postgres {
         }
         Ok(())
     }
+}
 
-    fn spec(&self, lock: Lock) -> ProcessSpec {
-        let program = Program::real(self.bin.join("postgres"));
-        let mut spec = self.seat.spec(NAME, &program, arguments(&self.seat, &self.data));
-        if let Lock::Stale(pid) = lock {
-            // The pid in the lock file may belong to a stranger by now; no postmaster of ours lives, so ignore it.
-            spec.env.insert("PG_GRANDPARENT_PID".to_owned(), pid.to_string());
-        }
-        spec
+/// The pid in a stale lock file may belong to a stranger by now; no postmaster of ours lives, so it is to be ignored.
+fn past(lock: Lock) -> BTreeMap<String, String> {
+    match lock {
+        Lock::None => BTreeMap::new(),
+        Lock::Stale(pid) => BTreeMap::from([("PG_GRANDPARENT_PID".to_owned(), pid.to_string())]),
     }
 }
 
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn it_listens_on_its_private_socket_only() {
-        let args = postgres().spec(Lock::None).args.join(" ");
+        let args = arguments(&postgres().seat, &postgres().data).join(" ");
         assert!(
             args.starts_with("-D /s/demo/pg -c listen_addresses= -c unix_socket_directories=/r/demo "),
             "{args}"
@@ -149,8 +153,7 @@ mod tests {
 
     #[test]
     fn the_pid_of_a_stale_lock_is_passed_on_as_a_relative() {
-        assert_eq!(postgres().spec(Lock::None).env.get("PG_GRANDPARENT_PID"), None);
-        let spec = postgres().spec(Lock::Stale(4711));
-        assert_eq!(spec.env.get("PG_GRANDPARENT_PID").map(String::as_str), Some("4711"));
+        assert_eq!(past(Lock::None), BTreeMap::new());
+        assert_eq!(past(Lock::Stale(4711)), BTreeMap::from([("PG_GRANDPARENT_PID".into(), "4711".into())]));
     }
 }

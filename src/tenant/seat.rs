@@ -48,6 +48,7 @@ impl Seat {
                 ("TZ".to_owned(), "UTC".to_owned()),
                 ("HOME".to_owned(), home),
             ]),
+            start_env: BTreeMap::new(),
             dir: self.data.clone(),
             output: self.logs.join(format!("{component}.log")),
             user: self.owner,

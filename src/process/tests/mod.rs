@@ -1,5 +1,6 @@
 //! The host against real processes. A child tells through a named pipe how far it is; nobody waits for time to pass.
 
+mod adoption;
 mod postgres;
 
 use super::ledger::Ledger;
@@ -58,6 +59,7 @@ impl Bench {
 
     fn spec(&self, program: &str, args: &[&str]) -> ProcessSpec {
         ProcessSpec {
+            start_env: BTreeMap::new(),
             program: program.into(),
             arg0: None,
             args: args.iter().map(ToString::to_string).collect(),

@@ -1,0 +1,113 @@
+//! What an earlier daemon left, and how this one takes charge of it.
+//!
+//! Called by the host. A ledger record is believed only as far as the process itself confirms it: same boot, same pid, same
+//! start time, and the token of that life in its environment. A record that was copied with a state directory names another
+//! daemon's process; a pid that was given away names a stranger. Neither is signalled, and neither is adopted.
+//!
+//! Every process is watched from the moment the ledger is read, so one that ends before the tree asks for it is still told
+//! with its status.
+
+use super::host::Shared;
+use super::ledger::{Ledger, Record};
+use super::life::Life;
+use super::mark::StateMark;
+use super::table::{Entry, Marks};
+use super::{identity, remains, survivors};
+use crate::files::FileError;
+use berth_actors::host::{Running, Survivor};
+use berth_actors::identity::{ComponentId, Identity};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+/// The records of an earlier daemon, each with its process while that lives.
+#[derive(Debug, Default)]
+pub(super) struct Left(BTreeMap<ComponentId, (Record, Option<Arc<Life>>)>);
+
+impl Left {
+    /// Reads the ledger, and watches what lives. Blocking.
+    pub(super) fn of(ledger: &Ledger, mark: &StateMark) -> Result<Self, FileError> {
+        let records = ledger.all()?.into_iter().map(|record| {
+            let life = watch(&record, mark).unwrap_or_else(|error| {
+                tracing::warn!(component = %record.component, %error, "an earlier daemon's process cannot be watched");
+                None
+            });
+            (record.component.clone(), (record, life))
+        });
+        Ok(Self(records.collect()))
+    }
+
+    /// The process of `component` that nobody has taken yet.
+    pub(super) fn alive(&self, component: &ComponentId) -> Option<&Identity> {
+        let (_, life) = self.0.get(component)?;
+        life.as_ref().map(|life| &life.identity)
+    }
+}
+
+fn watch(record: &Record, mark: &StateMark) -> std::io::Result<Option<Arc<Life>>> {
+    let Some(identity) = record.identity() else { return Ok(None) };
+    let Some(life) = Life::adopt(identity, Some(record.clone()))? else { return Ok(None) };
+    // The pidfd is held and its start time was checked: what is read by pid from here on is of this process.
+    Ok((identity::is_alive(identity) && confirms(identity, record, mark)).then(|| Arc::new(life)))
+}
+
+/// Whether the process is of this life and of this state directory.
+fn confirms(of: &Identity, record: &Record, mark: &StateMark) -> bool {
+    let Some(marks) = Marks::read(of.pid) else { return false };
+    let is_here = match marks.component.as_deref().map(|component| mark.parse(component)) {
+        Some(component) => component.as_ref() == Some(&record.component),
+        None => record.dir.as_ref().is_some_and(|dir| mark.contains(dir)),
+    };
+    let entry = Entry { pid: of.pid, marks: OnceLock::from(marks), ..Entry::default() };
+    is_here && remains::is_marked(record, &entry)
+}
+
+impl Shared {
+    fn left(&self) -> std::sync::MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn survivors(&self) -> BTreeSet<ComponentId> {
+        let left = self.left();
+        left.0.keys().filter(|component| left.alive(component).is_some()).cloned().collect()
+    }
+
+    pub(super) fn take_over(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
+        let Some((record, life)) = self.left().0.remove(component) else { return Ok(None) };
+        // An intent without a process was a stray, and one of another boot says nothing about this one.
+        let Some(identity) = record.identity().filter(|identity| identity::is_of_this_boot(identity)) else {
+            return Ok(None);
+        };
+        let running = Running {
+            identity: identity.clone(),
+            address: record.address,
+            log: record.log.clone(),
+            log_offset: record.log_offset,
+        };
+        let alive = life.is_some();
+        if let Some(life) = life {
+            self.lives().insert(identity.clone(), life);
+        }
+        Ok(Some(Survivor { running, digest: record.digest, alive }))
+    }
+
+    pub(super) fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+        let mut left = self.left();
+        left.0.retain(|component, _| known.contains(component));
+        let kept: Vec<Record> =
+            left.0.values().filter(|(_, life)| life.is_some()).map(|(record, _)| record.clone()).collect();
+        drop(left);
+        let ended =
+            survivors::reap(&self.ledger, &self.mark, &kept, known).map_err(|error| error.to_string())?;
+        Ok(ended.iter().map(ToString::to_string).collect())
+    }
+
+    pub(super) fn record_address(&self, component: &ComponentId, of: &Identity, address: SocketAddr) {
+        let Some(record) = self.ledger.read(component).filter(|record| record.identity() == Some(of)) else {
+            return;
+        };
+        if let Err(error) = self.ledger.write(&Record { address: Some(address), ..record }) {
+            tracing::warn!(%component, %error, "where it listens is not recorded");
+        }
+    }
+}
