@@ -5,6 +5,7 @@
 //! A root daemon works in directories that belong to the components' account. So nothing here follows a link in the last
 //! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
 
+use crate::fault;
 use berth_actors::spec::User;
 use rustix::fs::OFlags;
 use std::fs;
@@ -34,12 +35,17 @@ pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<()
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(parent)
         .map_err(at("create a temporary file beside", path))?;
+    fault::storage("file-created").map_err(at("write", path))?;
     temp.write_all(bytes).map_err(at("write", path))?;
+    fault::point("file-written");
     if let Some(user) = owner {
         fchown(temp.as_file(), Some(user.uid), Some(user.gid)).map_err(at("change the owner of", path))?;
     }
+    fault::storage("file-syncing").map_err(at("sync", path))?;
     temp.as_file().sync_all().map_err(at("sync", path))?;
+    fault::point("file-synced");
     temp.persist(path).map_err(|error| at("rename onto", path)(error.error))?;
+    fault::point("file-renamed");
     sync_dir(parent)
 }
 

@@ -9,6 +9,7 @@ pub mod control;
 pub mod daemon;
 pub mod discover;
 pub mod estate;
+pub mod fault;
 pub mod file_events;
 pub mod files;
 pub mod front;

@@ -9,6 +9,7 @@ mod renewal;
 
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;
+use crate::fault;
 use crate::guard::{GuardConfig, IdentityGuard, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
@@ -198,7 +199,10 @@ impl Estate for HostEstate {
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
         self.know(record).await?;
         let record = record.clone();
-        self.off_thread(move |inner| inner.records.put(&record)).await
+        fault::point("tenant-leased");
+        self.off_thread(move |inner| inner.records.put(&record)).await?;
+        fault::point("tenant-recorded");
+        Ok(())
     }
 
     /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
@@ -207,8 +211,11 @@ impl Estate for HostEstate {
         let gone = name.to_owned();
         self.off_thread(move |inner| {
             records::remove_tree(&sockets)?;
+            fault::point("erase-sockets-gone");
             records::remove_tree(&inner.layout.cluster(&gone))?;
+            fault::point("erase-files-gone");
             inner.ports.release(&gone).map_err(records::RecordError::Ports)?;
+            fault::point("erase-port-released");
             inner.records.remove(&gone)
         })
         .await?;

@@ -130,7 +130,9 @@ impl Drop for Engine {
 #[async_trait]
 impl Dataplane for Front {
     async fn retarget(&self, target: Option<(SlotName, SocketAddr)>) {
+        crate::fault::point("front-retargeting");
         self.engine.shared.retarget(target);
+        crate::fault::point("front-retargeted");
     }
 
     /// Retarget first: a connection that joins the slot later is not drained. The last cut is made at `limit`, and the report

@@ -8,6 +8,7 @@ use super::database::{DatabaseError, InDatabase, Session};
 use super::evidence::{Evidence, Facts, OnDisk, identity_file, on_disk};
 use super::identity::{Owner, Record};
 use super::verdict::{Verdict, verdict};
+use crate::fault;
 use crate::files::write_atomic;
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
@@ -86,10 +87,14 @@ impl IdentityGuard {
                     *held = Some(session);
                     return Ok(());
                 }
-                Verdict::Claim(record) => session.claim(&record).await.map_err(|e| self.database(e))?,
+                Verdict::Claim(record) => {
+                    session.claim(&record).await.map_err(|e| self.database(e))?;
+                    fault::point("identity-claimed");
+                }
                 Verdict::WriteFile(record) => self.write_file(record).await?,
                 Verdict::Settle(record) => {
                     session.settle(&record).await.map_err(|e| self.database(e))?;
+                    fault::point("identity-settled");
                     self.write_file(record).await?;
                 }
                 Verdict::Refuse(refusal) => return Err(self.refused(refusal)),

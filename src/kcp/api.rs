@@ -101,7 +101,9 @@ impl KcpApi for KcpClient {
     }
 
     async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
-        self.remove_lease(through, lease).await.map_err(|error| error.to_string())
+        let removed = self.remove_lease(through, lease).await;
+        crate::fault::point("lease-deleted");
+        removed.map_err(|error| error.to_string())
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

@@ -3,6 +3,7 @@
 //! One record, replaced atomically and synced before a phase begins. A file that is not one is refused by name: guessing
 //! which slot is active could put the front on a dead one.
 
+use crate::fault;
 use crate::files;
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
@@ -28,7 +29,9 @@ impl Journal for HandoverFile {
         let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| error.to_string())?;
         bytes.push(b'\n');
         let path = self.path.clone();
-        off_thread(move || files::write_atomic(&path, &bytes, None)).await.map_err(|error| error.to_string())
+        let written = off_thread(move || files::write_atomic(&path, &bytes, None)).await;
+        fault::point(&format!("handover-{}", record.phase));
+        written.map_err(|error| error.to_string())
     }
 
     async fn read(&self) -> Result<Option<Record>, String> {

@@ -3,6 +3,7 @@
 //! Captured once, from the first slot that ever became ready; copied into a slot's root whenever that root holds anything
 //! else. The five files appear together or not at all, so a set that lacks one was damaged, and is refused.
 
+use crate::fault;
 use crate::files::{self, FileError};
 use crate::kcp::material::{self, FILES, Material, MaterialError};
 use berth_actors::spec::User;
@@ -78,6 +79,7 @@ impl Shared {
         for (name, bytes) in set.files() {
             files::write_atomic(&aside.path().join(name), bytes, None)?;
         }
+        fault::point("shared-aside");
         match std::fs::rename(aside.path(), &self.dir) {
             // Its contents are where they belong; there is nothing left to clean up under the old name.
             Ok(()) => drop(aside.keep()),

@@ -13,6 +13,7 @@ use super::life::Life;
 use super::mark::StateMark;
 use super::table::{Entry, Marks};
 use super::{identity, remains, survivors};
+use crate::fault;
 use crate::files::FileError;
 use berth_actors::host::{Running, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
@@ -84,6 +85,7 @@ impl Shared {
             log: record.log.clone(),
             log_offset: record.log_offset,
         };
+        fault::point("survivor-taken");
         let alive = life.is_some();
         if let Some(life) = life {
             self.lives().insert(identity.clone(), life);
@@ -92,6 +94,7 @@ impl Shared {
     }
 
     pub(super) fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+        fault::point("strays-unreaped");
         let mut left = self.left();
         left.0.retain(|component, _| known.contains(component));
         let kept: Vec<Record> =

@@ -12,6 +12,7 @@ use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
 use super::{adoption, children, identity, output, remains, rotation};
+use crate::fault;
 use crate::files::{self, FileError};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
@@ -125,8 +126,9 @@ impl Processes for ProcessHost {
 
     async fn signal(&self, identity: &Identity, signal: Signal) -> Result<(), String> {
         let life = self.life(identity).await.map_err(|error| format!("{identity}: {error}"))?;
-        life.map_or(Ok(()), |life| life.signal(signal))
-            .map_err(|error| format!("{signal:?} to {identity}: {error}"))
+        let sent = life.map_or(Ok(()), |life| life.signal(signal));
+        fault::point("stop-signalled");
+        sent.map_err(|error| format!("{signal:?} to {identity}: {error}"))
     }
 
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
@@ -191,6 +193,7 @@ impl Shared {
             phase: Phase::Intent,
         };
         self.ledger.write(&record).map_err(retry)?;
+        fault::point("spawn-intent");
         let marks = spawn::Marks { token: &record.token, component: &self.mark.component(component) };
         let born = spawn::start(spec, &log, cgroup.as_ref(), &marks)
             .and_then(|newborn| self.watch(newborn, &mut record));
@@ -219,6 +222,7 @@ impl Shared {
 
     /// Completes the record of a child and watches it; a child that cannot be watched is killed.
     fn watch(&self, newborn: Newborn, record: &mut Record) -> Result<Identity, SpawnError> {
+        fault::point("spawn-born");
         let pid = newborn.pid;
         self.try_watch(newborn, record).map_err(|error| {
             if let Some(raw_pid) = identity::raw_pid(pid) {
@@ -243,11 +247,13 @@ impl Shared {
             // The intent on disk carries the token, by which the next daemon finds the process all the same.
             tracing::warn!(component = %record.component, %error, "the record stays an intent");
         }
+        fault::point("spawn-recorded");
         self.lives().insert(identity.clone(), Arc::new(life));
         Ok(identity)
     }
 
     fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        fault::point("exit-seen");
         let life = self.lives().get(identity).map(Arc::clone);
         let Some(record) =
             life.as_ref().and_then(|life| life.record.clone()).or_else(|| self.ledger.read(component))
@@ -262,6 +268,7 @@ impl Shared {
         let cgroup = record.cgroup.clone().map(Cgroup::at);
         reap::kill_all(reap::DEADLINE, || self.remains(&record, identity, cgroup.as_ref()))
             .map_err(|error| failed(&error))?;
+        fault::point("reap-killed");
         // Of two reaps at once only one goes on: the other might meet the next life's record.
         let is_first = life.is_none_or(|life| {
             // Whoever still waits for its exit holds it; its descriptor goes with the last of them.
@@ -275,6 +282,7 @@ impl Shared {
         if let Some(cgroup) = cgroup {
             cgroup.remove();
         }
+        fault::point("reap-buried");
         self.ledger.remove(component).map_err(|error| failed(&error))
     }
 

@@ -3,6 +3,7 @@
 //! Written before the spawn with phase `intent`, completed after it, removed when nothing is left of the process. The next
 //! daemon reads them to find what this one left behind.
 
+use crate::fault;
 use crate::files::{self, FileError};
 use berth_actors::identity::{ComponentId, Identity};
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,9 @@ impl Ledger {
         let failed = |source| FileError { action: "write the ledger record", path: path.clone(), source };
         let bytes = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
         let mut temp = tempfile::NamedTempFile::new_in(&self.dir).map_err(failed)?;
+        fault::storage("ledger-created").map_err(failed)?;
         temp.write_all(&bytes).map_err(failed)?;
+        fault::point("ledger-written");
         temp.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::pki::Pki;
 use super::postgres::databases;
 use super::seat::Seat;
 use crate::components::Program;
+use crate::fault;
 use crate::https::Https;
 use crate::log_line::NewLines;
 use crate::off_thread::off_thread;
@@ -52,6 +53,7 @@ impl Blueprint for OpenBao {
             Vault::Fresh { password } => {
                 note.say("an empty database for the vault");
                 databases::empty(&self.store, &self.database).await.map_err(|error| seat.retry(error))?;
+                fault::point("vault-emptied");
                 spec.start_env.insert(config::PASSWORD_VARIABLE.to_owned(), password);
             }
             Vault::Lost(path) => {
@@ -110,6 +112,7 @@ impl Blueprint for OpenBao {
             }
             tokio::time::sleep(defaults::OPENBAO_PROBE).await;
         }
+        fault::point("vault-opened");
         // Dropped before the mark is durable: the next start empties a vault that nobody was told of yet.
         off_thread(move || files.mark_initialised()).await.map_err(|e| hopeless(e.to_string()))
     }

@@ -2,6 +2,7 @@
 
 use super::super::seat::{PATH, Seat};
 use super::super::{defaults, postgres::SUPERUSER};
+use crate::fault;
 use crate::files::{self, FileError};
 use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
@@ -36,6 +37,7 @@ pub(super) async fn create(seat: &Seat, bin: &Path, data: &Path) -> Result<(), P
         ToolError::Start { .. } => seat.fatal(error),
         ToolError::TooLate { .. } | ToolError::Failed { .. } => seat.retry(error),
     })?;
+    fault::point("initdb-done");
     let data = data.to_owned();
     seat.blocking(move || {
         let failed = |source| FileError { action: "rename onto", path: data.clone(), source };

@@ -1,0 +1,135 @@
+//! Named places where a test may have this process die, freeze, or find its disk full.
+//!
+//! Adapters call [`point`] between two acts that a crash may separate, and [`storage`] where a file is written. A storm
+//! (tests/chaos) arms one of them, or the n-th of all, in the file that `BERTH_FAULT` names. In a build without debug
+//! assertions both are empty: a release has no fault point, whatever its environment says.
+//!
+//! Nothing is unwound and nothing is flushed: a fault is SIGKILL to oneself, as the kernel's OOM killer would send it.
+
+/// The variable that names the file a fault is armed in.
+pub const ARMED_IN: &str = "BERTH_FAULT";
+/// What is armed when any place will do.
+pub const ANY: &str = "*";
+/// Whether this build has fault points at all.
+pub const EXIST: bool = cfg!(debug_assertions);
+
+/// Dies or freezes here, if this place is armed.
+#[inline]
+pub fn point(name: &str) {
+    #[cfg(debug_assertions)]
+    if let Some(armed) = armed::here(name) {
+        armed.strike();
+    }
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+}
+
+/// The same; and fails as a full disk does, if that is what is armed.
+#[inline]
+pub fn storage(name: &str) -> std::io::Result<()> {
+    #[cfg(debug_assertions)]
+    if let Some(armed) = armed::here(name) {
+        if armed.is_full_disk() {
+            return Err(rustix::io::Errno::NOSPC.into());
+        }
+        armed.strike();
+    }
+    #[cfg(not(debug_assertions))]
+    let _ = name;
+    Ok(())
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    //! `<place> <skip> <act>` in the armed file: `act` is `die`, `freeze` or `full`, and the first `skip` passes are let
+    //! go. A place that struck leaves its name in `<file>.struck`; but for `full`, which lasts as long as the file, the
+    //! file is gone then, so that the next daemon does not die of it again.
+
+    use rustix::process::{Signal, getpid, kill_process};
+    use std::path::PathBuf;
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Act {
+        Die,
+        Freeze,
+        Full,
+    }
+
+    #[derive(Debug)]
+    pub(super) struct Armed(Act);
+
+    /// What was armed when last looked, and how often it was passed since.
+    static PASSED: Mutex<(String, u64)> = Mutex::new((String::new(), 0));
+
+    pub(super) fn here(name: &str) -> Option<Armed> {
+        static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let file = FILE.get_or_init(|| std::env::var_os(super::ARMED_IN).map(PathBuf::from)).as_ref()?;
+        let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let order = std::fs::read_to_string(file).ok()?;
+        let (skip, act) = parse(&order, name)?;
+        if passed.0 != order {
+            *passed = (order, 0);
+        }
+        passed.1 += 1;
+        if passed.1 <= skip {
+            return None;
+        }
+        let struck = file.with_extension("struck");
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "whoever reads it waits for it, and no daemon outlives it"
+        )]
+        let _ = std::fs::write(&struck, name);
+        if act != Act::Full {
+            let _ = std::fs::remove_file(file);
+        }
+        Some(Armed(act))
+    }
+
+    fn parse(order: &str, name: &str) -> Option<(u64, Act)> {
+        let mut words = order.split_whitespace();
+        let place = words.next()?;
+        if place != name && place != super::ANY {
+            return None;
+        }
+        let skip = words.next()?.parse().ok()?;
+        let act = match words.next()? {
+            "die" => Act::Die,
+            "freeze" => Act::Freeze,
+            "full" => Act::Full,
+            _ => return None,
+        };
+        Some((skip, act))
+    }
+
+    impl Armed {
+        pub(super) fn is_full_disk(&self) -> bool {
+            self.0 == Act::Full
+        }
+
+        pub(super) fn strike(&self) {
+            let signal = match self.0 {
+                Act::Die => Signal::KILL,
+                Act::Freeze => Signal::STOP,
+                Act::Full => return,
+            };
+            // To oneself: there is nobody else it could reach, and nothing that could refuse it.
+            let _ = kill_process(getpid(), signal);
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_place_is_armed_by_its_name_or_by_any() {
+            assert_eq!(parse("spawn-born 2 die 1", "spawn-born"), Some((2, Act::Die)));
+            assert_eq!(parse("* 0 full 1", "spawn-born"), Some((0, Act::Full)));
+            for order in ["", "spawn-born", "spawn-born x die", "spawn-born 0 dance", "other 0 die"] {
+                assert_eq!(parse(order, "spawn-born"), None, "{order}");
+            }
+        }
+    }
+}
