@@ -1,0 +1,231 @@
+//! A seed becomes storms. What is drawn here is all that is left to chance; what the machine makes of it is not.
+
+use super::args::Kind;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::time::Duration;
+
+/// What leads the daemon past a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// A component dies and is started again.
+    Death,
+    Restart,
+    Handover,
+    Create,
+    Delete,
+    /// The next daemon passes it while it starts.
+    Takeover,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL to any process of the tree, a worker or a backend as well as a main process.
+    Kill {
+        pick: u32,
+    },
+    KillDaemon,
+    /// The daemon dies, or freezes, between two acts.
+    At {
+        place: &'static str,
+        trigger: Trigger,
+        skip: u64,
+        freeze: bool,
+        pick: u32,
+    },
+    /// SIGSTOP for longer than any deadline of a stand-in, while its upstream is restarted.
+    FreezeUnderRestart {
+        pick: u32,
+    },
+    FreezeDaemon {
+        pick: u32,
+    },
+    /// No state file can be written while a component dies and a cluster is asked for.
+    FullDisk {
+        pick: u32,
+    },
+    /// Its port is bound by another, which accepts and never answers, before it comes back.
+    StealPort {
+        pick: u32,
+    },
+    ExitAtStart {
+        pick: u32,
+    },
+    IgnoreTerm,
+    Handover,
+    Create,
+    Delete,
+    Restart,
+}
+
+impl Fault {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Kill { .. } => "kill -9 a process",
+            Self::KillDaemon => "kill -9 the daemon",
+            Self::At { freeze: false, .. } => "the daemon dies at a place",
+            Self::At { freeze: true, .. } => "the daemon freezes at a place",
+            Self::FreezeUnderRestart { .. } => "freeze past a deadline",
+            Self::FreezeDaemon { .. } => "freeze the daemon",
+            Self::FullDisk { .. } => "full disk",
+            Self::StealPort { .. } => "port stolen, and mute",
+            Self::ExitAtStart { .. } => "exit during start",
+            Self::IgnoreTerm => "ignore SIGTERM",
+            Self::Handover => "handover",
+            Self::Create => "cluster create",
+            Self::Delete => "cluster delete",
+            Self::Restart => "cluster restart",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// The daemon is stopped and started: everything must come up in order.
+    Calm,
+    /// Only daemons die: no component may change its process.
+    DaemonOnly,
+    Mixed,
+}
+
+#[derive(Debug, Clone)]
+pub struct Storm {
+    pub nature: Nature,
+    /// Each with the pause before it.
+    pub faults: Vec<(Duration, Fault)>,
+}
+
+use Trigger::{Create, Death, Delete, Handover, Restart, Takeover};
+
+/// Places every daemon has.
+const PLACES: [(&str, Trigger); 35] = [
+    ("spawn-intent", Death),
+    ("spawn-born", Death),
+    ("spawn-recorded", Death),
+    ("ledger-created", Death),
+    ("ledger-written", Death),
+    ("exit-seen", Death),
+    ("reap-killed", Death),
+    ("reap-buried", Death),
+    ("stop-signalled", Restart),
+    ("reap-buried", Restart),
+    ("spawn-born", Restart),
+    ("handover-staged", Handover),
+    ("handover-started", Handover),
+    ("handover-ready", Handover),
+    ("handover-retargeted", Handover),
+    ("front-retargeting", Handover),
+    ("front-retargeted", Handover),
+    ("handover-drained", Handover),
+    ("handover-old-stopping", Handover),
+    ("handover-old-gone", Handover),
+    ("lease-deleted", Handover),
+    ("handover-lease-released", Handover),
+    ("handover-done", Handover),
+    ("tenant-leased", Create),
+    ("tenant-recorded", Create),
+    ("file-created", Create),
+    ("file-written", Create),
+    ("file-syncing", Create),
+    ("file-synced", Create),
+    ("file-renamed", Create),
+    ("erase-sockets-gone", Delete),
+    ("erase-files-gone", Delete),
+    ("erase-port-released", Delete),
+    ("survivor-taken", Takeover),
+    ("strays-unreaped", Takeover),
+];
+/// Places only a tenant of real components has: the first start of its store, its vault, and its identity.
+const REAL_PLACES: [(&str, Trigger); 5] = [
+    ("initdb-done", Create),
+    ("vault-emptied", Create),
+    ("vault-opened", Create),
+    ("identity-claimed", Create),
+    ("identity-settled", Create),
+];
+
+pub struct Plan {
+    chance: SmallRng,
+    kind: Kind,
+    left: usize,
+}
+
+impl Plan {
+    pub fn new(seed: u64, system: usize, kind: Kind, faults: usize) -> Self {
+        let chance = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9).wrapping_add(system as u64));
+        Self { chance, kind, left: faults }
+    }
+
+    fn nature(&mut self) -> Nature {
+        match self.chance.random_range(0..12) {
+            0 => Nature::Calm,
+            1..=3 => Nature::DaemonOnly,
+            _ => Nature::Mixed,
+        }
+    }
+
+    fn fault(&mut self) -> Fault {
+        let pick = self.chance.random();
+        let real = self.kind == Kind::Real;
+        match self.chance.random_range(0..100) {
+            0..26 => Fault::Kill { pick },
+            26..36 => Fault::KillDaemon,
+            36..68 => self.at(pick),
+            68..72 => Fault::FreezeUnderRestart { pick },
+            72..77 => Fault::FreezeDaemon { pick },
+            77..82 => Fault::FullDisk { pick },
+            82..88 => Fault::StealPort { pick },
+            88..92 if !real => Fault::ExitAtStart { pick },
+            92..94 if !real => Fault::IgnoreTerm,
+            94..96 => Fault::Handover,
+            96..97 => Fault::Create,
+            97..98 => Fault::Delete,
+            98 => Fault::Restart,
+            _ => Fault::Kill { pick },
+        }
+    }
+
+    fn at(&mut self, pick: u32) -> Fault {
+        let own = if self.kind == Kind::Real { &REAL_PLACES[..] } else { &[] };
+        let places: Vec<_> = PLACES.iter().chain(own).collect();
+        let (place, trigger) = **places.choose(&mut self.chance).unwrap();
+        let skip = if place.starts_with("file") || place.starts_with("ledger") {
+            self.chance.random_range(0..4)
+        } else {
+            0
+        };
+        Fault::At { place, trigger, skip, freeze: self.chance.random_ratio(1, 8), pick }
+    }
+}
+
+impl Iterator for Plan {
+    type Item = Storm;
+
+    fn next(&mut self) -> Option<Storm> {
+        if self.left == 0 {
+            return None;
+        }
+        let nature = self.nature();
+        let most = match (nature, self.kind) {
+            (Nature::Calm, _) => 1,
+            (Nature::DaemonOnly, _) | (_, Kind::Real) => 3,
+            (Nature::Mixed, Kind::StandIn) => 6,
+        };
+        let count = self.chance.random_range(1..=most).min(self.left);
+        self.left -= count;
+        let faults = (0..count).map(|_| {
+            let pause = Duration::from_millis(self.chance.random_range(0..80));
+            let fault = match nature {
+                Nature::Mixed => self.fault(),
+                Nature::DaemonOnly if self.chance.random_ratio(1, 2) => {
+                    let (place, trigger) = *PLACES[33..].choose(&mut self.chance).unwrap();
+                    Fault::At { place, trigger, skip: self.chance.random_range(0..4), freeze: false, pick: 0 }
+                }
+                Nature::DaemonOnly | Nature::Calm => Fault::KillDaemon,
+            };
+            (pause, fault)
+        });
+        Some(Storm { nature, faults: faults.collect() })
+    }
+}

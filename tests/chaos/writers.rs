@@ -1,0 +1,148 @@
+//! Clients that write through the front and through a tenant's API, and remember what was acknowledged.
+
+use super::args::Kind;
+use super::line::{Place, ask};
+use super::system::DEMO;
+use berth::layout::Layout;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// A real API server answers in milliseconds, or not before it is back.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+enum Target {
+    Line(Place),
+    /// The port of demo's API server, from the lease file.
+    Leased(PathBuf),
+    Kube {
+        kubeconfig: PathBuf,
+        context: Option<&'static str>,
+    },
+}
+
+pub struct Writer {
+    pub name: &'static str,
+    target: Target,
+    acknowledged: Arc<Mutex<BTreeSet<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Writer {
+    pub fn start(kind: Kind, layout: &Layout, front: SocketAddr) -> Vec<Self> {
+        let (through_front, through_tenant, pause) = match kind {
+            Kind::StandIn => (
+                Target::Line(Place::Port(front)),
+                Target::Leased(layout.state().join("ports.json")),
+                Duration::from_millis(10),
+            ),
+            Kind::Real => (
+                Target::Kube {
+                    kubeconfig: layout.kcp().join("admin.kubeconfig"),
+                    context: Some("system:admin"),
+                },
+                Target::Kube { kubeconfig: layout.cluster(DEMO).join("kubeconfig"), context: None },
+                Duration::from_millis(200),
+            ),
+        };
+        let start = |name, target: Target| {
+            let acknowledged = Arc::<Mutex<BTreeSet<String>>>::default();
+            let (written, to) = (Arc::clone(&acknowledged), target.clone());
+            let task = tokio::spawn(async move {
+                for number in 0u64.. {
+                    let key = format!("w{number}");
+                    if to.write(&key).await.is_ok() {
+                        written.lock().unwrap().insert(key);
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+            });
+            Self { name, target, acknowledged, task }
+        };
+        vec![start("kcp through the front", through_front), start("demo", through_tenant)]
+    }
+
+    pub fn acknowledged(&self) -> BTreeSet<String> {
+        self.acknowledged.lock().unwrap().clone()
+    }
+
+    /// Everything that was acknowledged before this call is there now.
+    pub async fn check(&self) -> Result<usize, String> {
+        let wanted = self.acknowledged();
+        let present =
+            self.target.keys().await.map_err(|reason| format!("{} cannot be read: {reason}", self.name))?;
+        let lost: Vec<_> = wanted.difference(&present).collect();
+        if lost.is_empty() {
+            return Ok(wanted.len());
+        }
+        Err(format!(
+            "{}: {} of {} acknowledged writes are lost: {lost:?}",
+            self.name,
+            lost.len(),
+            wanted.len()
+        ))
+    }
+}
+
+impl Target {
+    fn place(&self) -> Result<Place, String> {
+        match self {
+            Self::Line(place) => Ok(place.clone()),
+            Self::Leased(file) => {
+                let text = std::fs::read(file).map_err(|error| error.to_string())?;
+                let leases: serde_json::Value =
+                    serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+                let port = leases["leases"][DEMO].as_u64().ok_or("demo has no port")?;
+                Ok(Place::Port((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()).into()))
+            }
+            Self::Kube { .. } => Err("it speaks Kubernetes".to_owned()),
+        }
+    }
+
+    async fn write(&self, key: &str) -> Result<(), String> {
+        let Self::Kube { .. } = self else {
+            return ask(&self.place()?, &format!("put {key} 1")).await.map(drop);
+        };
+        let object = serde_json::from_value(serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key}, "data": {"key": "1"},
+        }));
+        let api = self.config_maps().await?;
+        let created = timeout(PATIENCE, api.create(&PostParams::default(), &object.unwrap())).await;
+        created.map_err(|_| "no answer".to_owned())?.map(drop).map_err(|error| error.to_string())
+    }
+
+    async fn keys(&self) -> Result<BTreeSet<String>, String> {
+        let Self::Kube { .. } = self else {
+            return Ok(ask(&self.place()?, "keys").await?.split(' ').map(str::to_owned).collect());
+        };
+        let api = self.config_maps().await?;
+        let found = timeout(PATIENCE, api.list(&ListParams::default())).await;
+        let found = found.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        Ok(found.into_iter().filter_map(|object| object.metadata.name).collect())
+    }
+
+    async fn config_maps(&self) -> Result<Api<DynamicObject>, String> {
+        let Self::Kube { kubeconfig, context } = self else { return Err("it speaks lines".to_owned()) };
+        let file = Kubeconfig::read_from(kubeconfig).map_err(|error| error.to_string())?;
+        let options =
+            KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+        let client = kube::Client::try_from(config.map_err(|error| error.to_string())?);
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        Ok(Api::namespaced_with(client.map_err(|error| error.to_string())?, "default", &resource))
+    }
+}
