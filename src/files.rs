@@ -5,6 +5,10 @@
 //! A root daemon works in directories that belong to the components' account. So nothing here follows a link in the last
 //! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
 
+mod leftovers;
+
+pub(crate) use leftovers::sweep;
+
 use crate::fault;
 use berth_actors::spec::User;
 use rustix::fs::OFlags;
@@ -12,6 +16,9 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// How the name of a file begins that is not in its place yet.
+pub(crate) const ASIDE: &str = ".berth-";
 
 /// What went wrong with which file.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +38,7 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Fil
 pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<(), FileError> {
     let parent = directory_of(path);
     let mut temp = tempfile::Builder::new()
-        .prefix(".berth-")
+        .prefix(ASIDE)
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(parent)
         .map_err(at("create a temporary file beside", path))?;

@@ -72,7 +72,7 @@ impl Shared {
         let parent = self.dir.parent().unwrap_or(Path::new("."));
         files::private_dir(parent, None)?;
         let aside = tempfile::Builder::new()
-            .prefix(".shared-")
+            .prefix(files::ASIDE)
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent)
             .map_err(at("create a directory beside", &self.dir))?;

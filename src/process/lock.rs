@@ -53,6 +53,11 @@ impl StateLock {
         file.set_len(0)
             .and_then(|()| write!(file, "{}", std::process::id()))
             .map_err(failed("write the pid to the lock"))?;
+        match files::sweep(layout.state()) {
+            Ok(0) => {}
+            Ok(swept) => tracing::info!(swept, "removed what a killed daemon left half-written"),
+            Err(error) => tracing::warn!(%error, "what a killed daemon left half-written stays"),
+        }
         Ok(Self { _file: file })
     }
 }
