@@ -188,8 +188,14 @@ impl Estate for HostEstate {
         })
     }
 
+    /// Asked while no cluster is being created: a lease without a record is given back.
     async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
         let records = self.off_thread(|inner| inner.records.all()).await?;
+        let names: Vec<String> = records.iter().map(|record| record.name.clone()).collect();
+        self.off_thread(move |inner| {
+            inner.ports.release_all_but(&names.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+        .await?;
         for record in &records {
             self.know(record).await?;
         }

@@ -74,6 +74,19 @@ impl Ports {
         Ok(())
     }
 
+    /// Gives back the ports of all clusters but `existing`: a daemon that died between a lease and the cluster's record left
+    /// one that nobody else would ever return. Blocking.
+    pub fn release_all_but(&self, existing: &[&str]) -> Result<(), PortError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.read()?;
+        let before = file.leases.len();
+        file.leases.retain(|cluster, _| existing.contains(&cluster.as_str()));
+        if file.leases.len() < before {
+            self.write(&file)?;
+        }
+        Ok(())
+    }
+
     /// The same for one state directory always, spread over the range for many.
     fn start(&self) -> u16 {
         let digest = Sha256::digest(self.path.as_os_str().as_encoded_bytes());
@@ -151,6 +164,16 @@ mod tests {
         ports(&path).release("a").unwrap();
         ports(&path).release("a").unwrap();
         assert_eq!(ports(&path).lease("b").unwrap(), port);
+    }
+
+    #[test]
+    fn a_lease_without_a_cluster_is_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let ports = Ports::with_range(dir.path().join("ports.json"), 20_000..=20_100);
+        let (kept, lost) = (ports.lease("kept").unwrap(), ports.lease("lost").unwrap());
+        ports.release_all_but(&["kept"]).unwrap();
+        let leased = ports.read().unwrap().leases;
+        assert_eq!(leased, BTreeMap::from([("kept".to_owned(), kept)]), "{lost} is free again");
     }
 
     #[test]
