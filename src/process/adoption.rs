@@ -8,11 +8,11 @@
 //! with its status.
 
 use super::host::Shared;
-use super::ledger::{Ledger, Record};
+use super::ledger::{Ledger, Phase, Record};
 use super::life::Life;
 use super::mark::StateMark;
-use super::table::{Entry, Marks};
-use super::{identity, remains, survivors};
+use super::table::{Entry, Marks, Table};
+use super::{identity, remains, survivors, unrecorded};
 use crate::fault;
 use crate::files::FileError;
 use berth_actors::host::{Running, Survivor};
@@ -28,7 +28,18 @@ pub(super) struct Left(BTreeMap<ComponentId, (Record, Option<Arc<Life>>)>);
 impl Left {
     /// Reads the ledger, and watches what lives. Blocking.
     pub(super) fn of(ledger: &Ledger, mark: &StateMark) -> Result<Self, FileError> {
-        let records = ledger.all()?.into_iter().map(|record| {
+        let records = ledger.all()?;
+        let table = match records.iter().any(|record| record.phase == Phase::Intent) {
+            true => Table::read().unwrap_or_default(),
+            false => Table::default(),
+        };
+        let records = records.into_iter().map(|recorded| {
+            let record = unrecorded::complete(recorded.clone(), &table, mark);
+            if record != recorded
+                && let Err(error) = ledger.write(&record)
+            {
+                tracing::warn!(component = %record.component, %error, "the record stays an intent");
+            }
             let life = watch(&record, mark).unwrap_or_else(|error| {
                 tracing::warn!(component = %record.component, %error, "an earlier daemon's process cannot be watched");
                 None
@@ -76,17 +87,18 @@ impl Shared {
     pub(super) fn take_over(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
         let Some((record, life)) = self.left().0.remove(component) else { return Ok(None) };
         // An intent without a process was a stray, and one of another boot says nothing about this one.
-        let Some(identity) = record.identity().filter(|identity| identity::is_of_this_boot(identity)) else {
+        let Some(identity) = record.last().filter(|identity| identity::is_of_this_boot(identity)) else {
             return Ok(None);
-        };
-        let running = Running {
-            identity: identity.clone(),
-            address: record.address,
-            log: record.log.clone(),
-            log_offset: record.log_offset,
         };
         fault::point("survivor-taken");
         let alive = life.is_some();
+        let running = Running {
+            identity: identity.clone(),
+            // One that lives may listen elsewhere than the one before it: it is asked again.
+            address: if alive { record.address } else { record.known_address() },
+            log: record.log.clone(),
+            log_offset: record.log_offset,
+        };
         if let Some(life) = life {
             self.lives().insert(identity.clone(), life);
         }

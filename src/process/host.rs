@@ -180,6 +180,7 @@ impl Shared {
             let created = root.create(component);
             created.inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup")).ok()
         });
+        let earlier = self.ledger.read(component);
         let mut record = Record {
             component: component.clone(),
             token: mark::new_token(),
@@ -189,7 +190,8 @@ impl Shared {
             digest: spec.digest(),
             log: spec.output.clone(),
             log_offset,
-            address: self.ledger.read(component).and_then(|earlier| earlier.address),
+            address: None,
+            previous: earlier.as_ref().and_then(Record::known_address),
             phase: Phase::Intent,
         };
         self.ledger.write(&record).map_err(retry)?;
@@ -201,7 +203,10 @@ impl Shared {
             if let Some(cgroup) = &cgroup {
                 cgroup.remove();
             }
-            let _ = self.ledger.remove(component);
+            let _ = match &earlier {
+                Some(earlier) => self.ledger.write(earlier),
+                None => self.ledger.remove(component),
+            };
         })
     }
 
@@ -283,7 +288,11 @@ impl Shared {
             cgroup.remove();
         }
         fault::point("reap-buried");
-        self.ledger.remove(component).map_err(|error| failed(&error))
+        self.ledger.close(component, identity).or_else(|error| {
+            // What cannot be kept must not name a process that is gone.
+            tracing::warn!(%component, %error, "where it listened is forgotten");
+            self.ledger.remove(component).map_err(|error| failed(&error))
+        })
     }
 
     /// A cgroup has the last word: nothing born in one leaves it. Without one, everything the process table can tell.

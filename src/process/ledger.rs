@@ -1,6 +1,6 @@
 //! The durable record of what runs: one file per component, `<state>/ledger/<chain>.<component>.json`.
 //!
-//! Written before the spawn with phase `intent`, completed after it, removed when nothing is left of the process. The next
+//! Written before the spawn with phase `intent`, completed after it, closed when nothing is left of the process. The next
 //! daemon reads them to find what this one left behind.
 
 use crate::fault;
@@ -32,9 +32,12 @@ pub(super) struct Record {
     pub(super) log: PathBuf,
     #[serde(default)]
     pub(super) log_offset: u64,
-    /// Where it listens, once that is known; before, where the process before it listened.
+    /// Where it listens, once that is known.
     #[serde(default)]
     pub(super) address: Option<SocketAddr>,
+    /// Where the life before it listened: its clients know no other place.
+    #[serde(default)]
+    pub(super) previous: Option<SocketAddr>,
     pub(super) phase: Phase,
 }
 
@@ -44,14 +47,29 @@ pub(super) enum Phase {
     /// About to be born, or born by a daemon that did not live to write down its pid.
     Intent,
     Running(Identity),
+    /// Nothing is left of it. The record stays for the place where it listened, which its successor must come back to.
+    Ended(Identity),
 }
 
 impl Record {
     pub(super) fn identity(&self) -> Option<&Identity> {
         match &self.phase {
-            Phase::Intent => None,
+            Phase::Intent | Phase::Ended(_) => None,
             Phase::Running(identity) => Some(identity),
         }
+    }
+
+    /// The last process of this life, alive or not.
+    pub(super) fn last(&self) -> Option<&Identity> {
+        match &self.phase {
+            Phase::Intent => None,
+            Phase::Running(identity) | Phase::Ended(identity) => Some(identity),
+        }
+    }
+
+    /// Where this life listened or, before that was known, the one before it.
+    pub(super) fn known_address(&self) -> Option<SocketAddr> {
+        self.address.or(self.previous)
     }
 }
 
@@ -73,7 +91,8 @@ impl Ledger {
         let path = self.path(&record.component);
         let failed = |source| FileError { action: "write the ledger record", path: path.clone(), source };
         let bytes = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
-        let mut temp = tempfile::NamedTempFile::new_in(&self.dir).map_err(failed)?;
+        let mut temp =
+            tempfile::Builder::new().prefix(files::ASIDE).tempfile_in(&self.dir).map_err(failed)?;
         fault::storage("ledger-created").map_err(failed)?;
         temp.write_all(&bytes).map_err(failed)?;
         fault::point("ledger-written");
@@ -83,6 +102,14 @@ impl Ledger {
 
     pub(super) fn read(&self, component: &ComponentId) -> Option<Record> {
         read(&self.path(component)).ok()
+    }
+
+    /// Nothing is left of the component's life `of`: what remains of its record is where it listened.
+    pub(super) fn close(&self, component: &ComponentId, of: &Identity) -> Result<(), FileError> {
+        match self.read(component).filter(|record| record.known_address().is_some()) {
+            Some(record) => self.write(&Record { phase: Phase::Ended(of.clone()), ..record }),
+            None => self.remove(component),
+        }
     }
 
     /// Removing what is not there is fine.
@@ -143,6 +170,7 @@ mod tests {
             log: "/log".into(),
             log_offset: 5,
             address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
+            previous: None,
             phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
         };
         ledger.write(&record).unwrap();

@@ -11,7 +11,8 @@
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
-//! adoption  what an earlier daemon left and the tree takes over;  survivors  SIGKILL for the rest of it
+//! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
+//! survivors SIGKILL for the rest of it
 //! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
@@ -38,6 +39,7 @@ mod spawn;
 pub mod survivors;
 mod table;
 pub mod tool;
+mod unrecorded;
 
 pub use host::ProcessHost;
 pub use identity::{is_alive, of as identity_of};

@@ -70,7 +70,7 @@ pub(super) fn is_marked(record: &Record, entry: &Entry) -> bool {
 }
 
 /// The kernel's link to an executable that was replaced or removed ends in a note.
-fn without_deleted(exe: &Path) -> &Path {
+pub(super) fn without_deleted(exe: &Path) -> &Path {
     let bytes = exe.as_os_str().as_bytes();
     bytes.strip_suffix(b" (deleted)").map_or(exe, |path| Path::new(std::ffi::OsStr::from_bytes(path)))
 }
@@ -93,6 +93,7 @@ mod tests {
             log: "/log".into(),
             log_offset: 0,
             address: None,
+            previous: None,
             phase: Phase::Running(Identity { pid: 100, start_time: 1000, ..this_process() }),
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn reap(
 
     search.cgroups.iter().for_each(|(_, cgroup)| cgroup.remove());
     for record in &search.records {
-        if !known.contains(&record.component) || record.identity().is_none() {
+        if !known.contains(&record.component) || record.last().is_none() {
             ledger.remove(&record.component)?;
         }
     }

@@ -74,6 +74,8 @@ struct Weather {
     /// Orders to the daemon that are under way.
     orders: JoinSet<()>,
     frozen: Vec<Process>,
+    /// Killed in this storm: the daemon must have noticed before its word counts.
+    killed: Vec<i32>,
     stolen: Vec<TcpListener>,
     /// Something is armed that should strike by itself.
     armed: bool,
@@ -88,6 +90,7 @@ impl Weather {
             tally: Tally::default(),
             orders: JoinSet::new(),
             frozen: Vec::new(),
+            killed: Vec::new(),
             stolen: Vec::new(),
             armed: false,
             status: TreeStatus::default(),
@@ -297,18 +300,23 @@ impl Weather {
         });
     }
 
-    fn kill_any(&self, pick: u32) {
+    fn kill_any(&mut self, pick: u32) {
         let census = self.system.census().0;
-        if let Some(victim) = (!census.is_empty()).then(|| &census[pick as usize % census.len()]) {
-            victim.signal(Signal::KILL);
+        if !census.is_empty() {
+            self.kill(&census[pick as usize % census.len()]);
         }
     }
 
-    fn kill_main(&self, pick: u32) -> Option<Process> {
+    fn kill(&mut self, victim: &Process) {
+        victim.signal(Signal::KILL);
+        self.killed.push(victim.pid);
+    }
+
+    fn kill_main(&mut self, pick: u32) -> Option<Process> {
         let census = self.system.census();
         let mains: Vec<_> = census.mains().into_values().flatten().cloned().collect();
         let victim = mains.get(pick as usize % mains.len().max(1))?.clone();
-        victim.signal(Signal::KILL);
+        self.kill(&victim);
         Some(victim)
     }
 
@@ -329,7 +337,7 @@ impl Weather {
         frozen.signal(Signal::STOP);
         self.frozen.push(frozen);
         if let Some(upstream) = self.main_of(upstream) {
-            upstream.signal(Signal::KILL);
+            self.kill(&upstream);
         }
         sleep(self.long()).await;
     }
@@ -339,7 +347,7 @@ impl Weather {
         let victims = [format!("{slot}/kine"), format!("{slot}/kcp"), format!("{DEMO}/kube-apiserver")];
         let component = &victims[pick as usize % victims.len()];
         let Some((address, main)) = self.address_of(component).zip(self.main_of(component)) else { return };
-        main.signal(Signal::KILL);
+        self.kill(&main);
         let began = Instant::now();
         while began.elapsed() < LOOK * 30 {
             if let Ok(listener) = TcpListener::bind(address) {
@@ -380,13 +388,16 @@ impl Weather {
                 self.order(|client| async move { drop(client.delete_cluster(EXTRA).await) });
             }
             match timeout(bound, client.status()).await {
-                Ok(Ok(status)) if self.orders.is_empty() => match verdict::arrived(&self.system, &status) {
-                    Ok(()) => {
-                        self.status = status;
-                        return Ok(());
+                Ok(Ok(status)) if self.orders.is_empty() => {
+                    match verdict::arrived(&self.system, &status, &self.killed) {
+                        Ok(()) => {
+                            self.killed.clear();
+                            self.status = status;
+                            return Ok(());
+                        }
+                        Err(reason) => missing = reason,
                     }
-                    Err(reason) => missing = reason,
-                },
+                }
                 Ok(Ok(_)) => missing = "an order is under way".to_owned(),
                 Ok(Err(reason)) => missing = reason.to_string(),
                 Err(_) => missing = "the daemon does not answer".to_owned(),

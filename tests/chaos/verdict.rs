@@ -9,8 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// `Err`: what is missing for everything that should run to be ready, by the daemon's own word.
-pub fn arrived(system: &System, status: &TreeStatus) -> Result<(), String> {
+/// `Err`: what is missing for everything that should run to be ready, by the daemon's own word. It may not have noticed yet
+/// that one of the `killed` is dead.
+pub fn arrived(system: &System, status: &TreeStatus, killed: &[i32]) -> Result<(), String> {
+    let children =
+        status.store.iter().chain(&status.slots).chain(&status.tenants).flat_map(|of| &of.children);
+    for pid in children.filter_map(|child| Some(child.pid?.cast_signed())) {
+        if killed.contains(&pid) {
+            return Err(format!("pid {pid} was killed, and is still shown"));
+        }
+    }
     let is = |chain: &ChainStatus, wanted: ChainState| {
         let why = || format!("{} is {:?} ({:?}), not {wanted:?}", chain.name, chain.state, chain.reason);
         if chain.state == wanted { Ok(()) } else { Err(why()) }

@@ -59,7 +59,8 @@ async fn a_process_is_taken_over_as_it_is_and_ends_like_a_child() {
         let _writer = bench.let_go();
         assert_eq!(soon(next.exited(&spawned.identity)).await, ExitStatus::Code(7));
         next.reap(&id(), &spawned.identity).await.unwrap();
-        assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
+        let left = bench.record();
+        assert_eq!((left.phase, left.address), (Phase::Ended(spawned.identity), Some(address)));
         let again = next.spawn(&id(), &bench.sh(": < never")).await.unwrap();
         next.reap(&id(), &again.identity).await.unwrap();
     }
@@ -117,7 +118,7 @@ async fn one_that_died_meanwhile_still_says_where_it_listened_and_leaves_no_chil
     let survivor = next.adopt(&id()).await.unwrap().unwrap();
     assert_eq!((survivor.alive, survivor.running.address), (false, Some(address)));
     let again = next.spawn(&id(), &bench.sh(": < never")).await.unwrap().identity;
-    assert_eq!(bench.record().address, Some(address), "until its successor is found listening");
+    assert_eq!(bench.record().known_address(), Some(address), "until its successor is found listening");
     next.reap(&id(), &again).await.unwrap();
 }
 
@@ -145,13 +146,12 @@ async fn a_record_that_its_process_does_not_confirm_harms_nobody() {
 }
 
 #[tokio::test]
-async fn a_birth_whose_record_was_not_completed_or_is_torn_or_lost_leaves_no_second_process() {
-    for damage in ["intent", "torn", "lost"] {
+async fn a_birth_whose_record_is_torn_or_lost_leaves_no_second_process() {
+    for damage in ["torn", "lost"] {
         let bench = Bench::new();
         let newborn = bench.start(": < never").await;
         let path = bench.layout.ledger().join("demo.kine.json");
         match damage {
-            "intent" => bench.rewrite(&Record { phase: Phase::Intent, ..bench.record() }),
             "torn" => crate::files::write_atomic(&path, b"{\"component\":", None).unwrap(),
             _ => std::fs::remove_file(&path).unwrap(),
         }
@@ -162,4 +162,57 @@ async fn a_birth_whose_record_was_not_completed_or_is_torn_or_lost_leaves_no_sec
         assert!(next.adopt(&id()).await.unwrap().is_none());
         assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
     }
+}
+
+/// The daemon died between a birth and its record, or the disk was full then.
+#[tokio::test]
+async fn a_process_whose_record_was_not_completed_is_found_by_its_token_and_kept() {
+    for host in HOSTS {
+        let mut bench = Bench::with(host);
+        let newborn = bench.start("setsid sh -c 'echo $$ > gate; : < never' & : < never").await;
+        let worker = bench.announced().await;
+        bench.rewrite(&Record { phase: Phase::Intent, ..bench.record() });
+
+        let next = host(&bench.layout).unwrap();
+        assert_eq!(next.survivors().await, known(&[&id()]));
+        assert_eq!(next.reap_strays(&known(&[&id()])).await.unwrap(), [""; 0]);
+        let survivor = next.adopt(&id()).await.unwrap().unwrap();
+        assert_eq!((survivor.alive, &survivor.running.identity), (true, &newborn));
+        assert_eq!(bench.record().identity(), Some(&newborn), "and the next daemon need not search");
+        next.reap(&id(), &newborn).await.unwrap();
+        assert!(!is_alive(&newborn) && !is_alive(&worker));
+    }
+}
+
+#[tokio::test]
+async fn an_intent_whose_process_never_came_or_is_gone_is_dropped() {
+    let bench = Bench::new();
+    let newborn = bench.start(": < never").await;
+    let record = bench.record();
+    bench.end(&newborn).await;
+    bench.rewrite(&Record { phase: Phase::Intent, ..record });
+    let next = bench.next_daemon();
+    assert_eq!(next.survivors().await, known(&[]));
+    assert_eq!(next.reap_strays(&known(&[&id()])).await.unwrap(), [""; 0]);
+    assert!(next.adopt(&id()).await.unwrap().is_none());
+    assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
+}
+
+/// A daemon that dies while a component waits to be restarted: the port is on disk all the same.
+#[tokio::test]
+async fn a_port_outlives_the_reap_of_its_holder_and_a_birth_that_failed() {
+    let bench = Bench::new();
+    let first = bench.start(": < never").await;
+    let address = SocketAddr::from(([127, 0, 0, 1], 2379));
+    bench.host.record_address(&id(), &first, address).await;
+    bench.end(&first).await;
+    bench.host.spawn(&id(), &bench.spec("/nowhere/kine", &[])).await.unwrap_err();
+
+    let next = bench.next_daemon();
+    assert_eq!(next.survivors().await, known(&[]));
+    next.reap_strays(&known(&[&id()])).await.unwrap();
+    let survivor = next.adopt(&id()).await.unwrap().unwrap();
+    assert_eq!((survivor.alive, survivor.running.address), (false, Some(address)));
+    next.reap_strays(&known(&[])).await.unwrap();
+    assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), [], "of a cluster that is gone");
 }
