@@ -75,12 +75,9 @@ mod armed {
         if passed.1 <= skip {
             return None;
         }
-        let struck = file.with_extension("struck");
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "whoever reads it waits for it, and no daemon outlives it"
-        )]
-        let _ = std::fs::write(&struck, name);
+        let (struck, aside) = (file.with_extension("struck"), file.with_extension("striking"));
+        #[allow(clippy::disallowed_methods, reason = "nobody needs it after a crash of the host")]
+        let _ = std::fs::write(&aside, name).and_then(|()| std::fs::rename(&aside, &struck));
         if act != Act::Full {
             let _ = std::fs::remove_file(file);
         }

@@ -33,7 +33,7 @@ pub struct Args {
 
 const USAGE: &str = "chaos [--stand-in | --real] [--seed N] [--faults N] [--systems N]";
 /// Waits for deadlines overlap, and two cores still keep up.
-const SYSTEMS: usize = 4;
+const SYSTEMS: usize = 6;
 const STAND_IN_FAULTS: usize = 240;
 const REAL_FAULTS: usize = 24;
 

@@ -24,8 +24,6 @@ use tokio::time::{sleep, timeout};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
-/// For a place that was armed to be passed, once whatever leads there was done.
-const STRIKE: Duration = Duration::from_secs(2);
 
 pub async fn run(seed: u64, run: &Run) -> Result<Tally, String> {
     let began = Instant::now();
@@ -101,6 +99,14 @@ impl Weather {
         match self.system.kind {
             Kind::StandIn => Duration::from_secs(60),
             Kind::Real => Duration::from_secs(240),
+        }
+    }
+
+    /// For a place that was armed to be passed, once whatever leads there was done.
+    fn strike(&self) -> Duration {
+        match self.system.kind {
+            Kind::StandIn => Duration::from_millis(500),
+            Kind::Real => Duration::from_secs(5),
         }
     }
 
@@ -237,6 +243,10 @@ impl Weather {
 
     /// Brings about what a trigger needs, before anything is armed.
     async fn prepare(&mut self, trigger: Trigger) {
+        if trigger == Trigger::Handover {
+            // There is none unless everything is ready. If it never is, the end of the storm says why.
+            let _ = self.settle().await;
+        }
         let client = self.system.client();
         let exists = self.system.records().contains_key(EXTRA);
         let prepared = async {
@@ -275,7 +285,7 @@ impl Weather {
             if !self.orders.is_empty() {
                 calm_since = Instant::now();
             }
-            if calm_since.elapsed() > STRIKE {
+            if calm_since.elapsed() > self.strike() {
                 break;
             }
             sleep(LOOK).await;
