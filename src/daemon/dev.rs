@@ -1,6 +1,6 @@
 //! `berth dev`: a whole system in `./.berth` with one cluster, shown as it comes up, until Ctrl-C.
 
-use super::{Daemon, DaemonError, Ending, Settings, in_runtime, stop_signal};
+use super::{Daemon, DaemonError, Ending, Settings, in_runtime, interrupted, stop_signal};
 use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
@@ -34,7 +34,7 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked.cancelled() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return interrupted(layout, true).await,
         };
         let mut live = Live::new(Output::Stdout);
         let told = tokio::select! {

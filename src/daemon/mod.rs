@@ -23,10 +23,11 @@ use crate::discover::{SockDiag, holder_of};
 use crate::estate::{self, HostEstate};
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
-use crate::process::{ProcessHost, orphans};
+use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
@@ -239,20 +240,35 @@ fn refuse(error: &DaemonError) -> ExitCode {
     error.exit().into()
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C. Listened for during the whole life, so none is lost between two waits.
+/// Cancelled by the first SIGTERM, Ctrl-C, or hang-up of the terminal. Listened for during the whole life, so none is lost
+/// between two waits.
 fn stop_signal() -> Result<CancellationToken, DaemonError> {
     let heard = |kind| signal(kind).map_err(DaemonError::Signals);
     let (mut terminate, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
+    let mut hang_up = heard(SignalKind::hangup())?;
     let asked = CancellationToken::new();
     let teller = asked.clone();
     actix_rt::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hang_up.recv() => {}
         }
         teller.cancel();
     });
     Ok(asked)
+}
+
+/// A daemon that was told to stop before it had adopted anything: what an earlier one left is ended all the same.
+async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonError> {
+    if stop_children {
+        let locked = layout.clone();
+        let _lock = off_thread(move || StateLock::acquire(&locked)).await?;
+        for survivor in survivors::reap_all(&layout).await? {
+            tracing::warn!("{survivor} of an earlier daemon was ended");
+        }
+    }
+    Err(DaemonError::Interrupted)
 }
 
 /// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.

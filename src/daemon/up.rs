@@ -1,7 +1,7 @@
 //! `berth up`: the daemon in the foreground, from a configuration file, until SIGTERM, Ctrl-C, `berth down` or
 //! `berth upgrade`.
 
-use super::{Daemon, DaemonError, Ending, Settings, in_runtime, stop_signal, systemd};
+use super::{Daemon, DaemonError, Ending, Settings, in_runtime, interrupted, stop_signal, systemd};
 use crate::assets;
 use crate::assets::progress;
 use crate::cli::{Place, Up};
@@ -17,12 +17,12 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
         Err(error) => return super::refuse(&error),
     };
     super::log_to_stderr();
-    let (stop_children, checks) = (settings.stop_children, checks(up));
+    let (stop_children, layout, checks) = (settings.stop_children, settings.layout.clone(), checks(up));
     in_runtime(async move {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked.cancelled() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return interrupted(layout, stop_children).await,
         };
         systemd::ready();
         let ending = tokio::select! {
