@@ -20,7 +20,7 @@ use crate::assets::provision;
 use crate::control::daemon::Upgrade;
 use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
-use crate::estate::{self, HostEstate};
+use crate::estate::HostEstate;
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::layout::Layout;
@@ -96,7 +96,6 @@ impl Daemon {
         off_thread(move || rendezvous::publish(&published)).await?;
         // Before the survivors are touched: what cannot be started again must not be stopped.
         let journal = HandoverFile::new(&layout);
-        estate::check_records(&layout).await.map_err(DaemonError::Record)?;
         journal.read().await.map_err(DaemonError::Record)?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;

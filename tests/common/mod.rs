@@ -122,6 +122,13 @@ impl Home {
         self.run(&self.dev_arguments().iter().map(String::as_str).collect::<Vec<_>>(), environment)
     }
 
+    /// The same with a cluster of another name.
+    pub fn dev_of(&self, tenant: &str) -> Dev<'_> {
+        let mut arguments = self.dev_arguments();
+        arguments.extend(["--tenant".to_owned(), tenant.to_owned()]);
+        self.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+    }
+
     /// `berth dev` whose reader has gone away.
     pub fn dev_unread(&self) -> Dev<'_> {
         let mut child = self
