@@ -14,12 +14,14 @@ struct Entry<'a> {
 
 /// Sections in the order of the sample file; the first one has no header.
 fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 5] {
-    let Config { state_dir, run_dir, user, start_concurrency, front, ports, kcp, components } = config;
+    let Config { state_dir, run_dir, user, start_concurrency, stop_children, front, ports, kcp, components } =
+        config;
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
         Entry { key: "user", value: user.value.as_ref().map(quoted), source: &user.source },
         bare("start_concurrency", start_concurrency),
+        bare("stop_children", stop_children),
     ];
     [
         ("", top),

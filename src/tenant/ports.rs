@@ -76,11 +76,11 @@ impl Ports {
 
     /// Gives back the ports of all clusters but `existing`: a daemon that died between a lease and the cluster's record left
     /// one that nobody else would ever return. Blocking.
-    pub fn release_all_but(&self, existing: &[&str]) -> Result<(), PortError> {
+    pub fn release_all_but(&self, existing: &[String]) -> Result<(), PortError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.read()?;
         let before = file.leases.len();
-        file.leases.retain(|cluster, _| existing.contains(&cluster.as_str()));
+        file.leases.retain(|cluster, _| existing.contains(cluster));
         if file.leases.len() < before {
             self.write(&file)?;
         }
@@ -171,7 +171,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ports = Ports::with_range(dir.path().join("ports.json"), 20_000..=20_100);
         let (kept, lost) = (ports.lease("kept").unwrap(), ports.lease("lost").unwrap());
-        ports.release_all_but(&["kept"]).unwrap();
+        ports.release_all_but(&["kept".to_owned()]).unwrap();
         let leased = ports.read().unwrap().leases;
         assert_eq!(leased, BTreeMap::from([("kept".to_owned(), kept)]), "{lost} is free again");
     }

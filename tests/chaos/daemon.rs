@@ -2,14 +2,14 @@
 
 use super::estate::StandIns;
 use actix::prelude::*;
-use berth::control::{ControlServer, EventHub, rendezvous};
+use berth::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use berth::discover::SockDiag;
 use berth::front::{Front, FrontConfig};
 use berth::kcp::HandoverFile;
 use berth::layout::Layout;
+use berth::preflight;
 use berth::process::lock::StateLock;
 use berth::process::{ProcessHost, orphans};
-use berth::{estate, preflight};
 use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
 use berth_actors::message::Command;
@@ -44,7 +44,6 @@ async fn live(layout: Layout, listen: SocketAddr) -> Result<(), String> {
     let _lock = StateLock::acquire(&layout).map_err(text)?;
     rendezvous::publish(&layout).map_err(text)?;
     let journal = HandoverFile::new(&layout);
-    estate::check_records(&layout).await?;
     journal.read().await?;
     orphans::adopt().map_err(text)?;
     let front = Front::bind(listen, FrontConfig::default()).map_err(text)?;
@@ -63,12 +62,14 @@ async fn live(layout: Layout, listen: SocketAddr) -> Result<(), String> {
     let hub = EventHub::new();
     actix_rt::spawn(hub.clone().record_from(received));
     let files = Arc::new(stand_ins.files());
-    let server =
-        ControlServer::bind(&layout.control_socket(), root.clone().recipient(), files, hub).map_err(text)?;
+    // Nobody upgrades a stand-in: whoever asks is told that it is gone.
+    let (desk, _) = DaemonDesk::open();
+    let tree = root.clone().recipient();
+    let server = ControlServer::bind(&layout.control_socket(), desk, tree, files, hub).map_err(text)?;
     let control = CancellationToken::new();
     let served = actix_rt::spawn(server.serve(control.clone()));
     let ask = |command: Command| async { root.send(command).await.map_err(text)?.map_err(text) };
-    let mut asked = signal(SignalKind::terminate()).map_err(text)?;
+    let mut asked = signal(SignalKind::interrupt()).map_err(text)?;
     ask(Command::Up).await?;
     tokio::select! {
         _ = asked.recv() => {}

@@ -10,7 +10,7 @@ use berth::layout::Layout;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
-use berth_actors::host::{Estate, KcpApi, Lease, TenantRecord};
+use berth_actors::host::{Estate, KcpApi, Lease, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -131,7 +131,7 @@ impl Estate for StandIns {
         self.real.new_tenant(name)
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
+    async fn tenants(&self) -> Result<Recorded, String> {
         self.real.tenants().await
     }
 

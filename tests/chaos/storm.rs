@@ -177,7 +177,7 @@ impl Weather {
     }
 
     async fn stop_everything(&mut self) -> Result<(), String> {
-        self.system.signal_daemon(Signal::TERM);
+        self.system.signal_daemon(Signal::INT);
         let ended = async {
             while !self.system.daemon_is_dead() {
                 sleep(LOOK).await;
