@@ -26,6 +26,16 @@ pub enum Fault {
         pick: u32,
     },
     KillDaemon,
+    /// A component and, a moment later, the daemon, which may have begun to notice.
+    Together {
+        pick: u32,
+        apart: Duration,
+    },
+    /// In the middle of a cluster's first start.
+    KillWhileCreated {
+        pick: u32,
+        after: Duration,
+    },
     /// The daemon dies, or freezes, between two acts.
     At {
         place: &'static str,
@@ -64,6 +74,8 @@ impl Fault {
         match self {
             Self::Kill { .. } => "kill -9 a process",
             Self::KillDaemon => "kill -9 the daemon",
+            Self::Together { .. } => "kill -9 a process and the daemon",
+            Self::KillWhileCreated { .. } => "kill -9 during cluster create",
             Self::At { freeze: false, .. } => "the daemon dies at a place",
             Self::At { freeze: true, .. } => "the daemon freezes at a place",
             Self::FreezeUnderRestart { .. } => "freeze past a deadline",
@@ -98,7 +110,9 @@ pub struct Storm {
 
 use Trigger::{Create, Death, Delete, Handover, Restart, Takeover};
 
-/// Places every daemon has.
+/// Passed once for each process that is adopted.
+const TAKEN: &str = "survivor-taken";
+/// Places every daemon has; the last two are those of a takeover.
 const PLACES: [(&str, Trigger); 35] = [
     ("spawn-intent", Death),
     ("spawn-born", Death),
@@ -133,7 +147,7 @@ const PLACES: [(&str, Trigger); 35] = [
     ("erase-sockets-gone", Delete),
     ("erase-files-gone", Delete),
     ("erase-port-released", Delete),
-    ("survivor-taken", Takeover),
+    (TAKEN, Takeover),
     ("strays-unreaped", Takeover),
 ];
 /// Places only a tenant of real components has: the first start of its store, its vault, and its identity.
@@ -169,9 +183,15 @@ impl Plan {
         let pick = self.chance.random();
         let real = self.kind == Kind::Real;
         match self.chance.random_range(0..100) {
-            0..26 => Fault::Kill { pick },
-            26..36 => Fault::KillDaemon,
-            36..68 => self.at(pick),
+            0..18 => Fault::Kill { pick },
+            18..26 => Fault::KillDaemon,
+            26..34 => Fault::Together { pick, apart: Duration::from_millis(self.chance.random_range(0..8)) },
+            34..38 => {
+                let longest = if real { 10_000 } else { 250 };
+                let after = Duration::from_millis(self.chance.random_range(0..longest));
+                Fault::KillWhileCreated { pick, after }
+            }
+            38..68 => self.at(pick),
             68..72 => Fault::FreezeUnderRestart { pick },
             72..77 => Fault::FreezeDaemon { pick },
             77..82 => Fault::FullDisk { pick },
@@ -215,12 +235,14 @@ impl Iterator for Plan {
         let count = self.chance.random_range(1..=most).min(self.left);
         self.left -= count;
         let faults = (0..count).map(|_| {
-            let pause = Duration::from_millis(self.chance.random_range(0..80));
+            let longest = if self.kind == Kind::Real { 1000 } else { 80 };
+            let pause = Duration::from_millis(self.chance.random_range(0..longest));
             let fault = match nature {
                 Nature::Mixed => self.fault(),
                 Nature::DaemonOnly if self.chance.random_ratio(1, 2) => {
                     let (place, trigger) = *PLACES[33..].choose(&mut self.chance).unwrap();
-                    Fault::At { place, trigger, skip: self.chance.random_range(0..4), freeze: false, pick: 0 }
+                    let skip = if place == TAKEN { self.chance.random_range(0..6) } else { 0 };
+                    Fault::At { place, trigger, skip, freeze: false, pick: 0 }
                 }
                 Nature::DaemonOnly | Nature::Calm => Fault::KillDaemon,
             };

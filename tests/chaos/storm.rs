@@ -134,6 +134,7 @@ impl Weather {
     }
 
     async fn pass(&mut self, storm: Storm) -> Result<(), String> {
+        let said = format!("{:?}", storm.faults);
         let before = self.system.census().identities();
         for (pause, fault) in storm.faults {
             sleep(pause).await;
@@ -149,7 +150,10 @@ impl Weather {
         }
         let began = Instant::now();
         self.settle().await?;
-        self.tally.longest = self.tally.longest.max(began.elapsed());
+        let took = (began.elapsed(), said);
+        if self.tally.longest < took {
+            self.tally.longest = took;
+        }
         self.tally.written = self.judge().await?;
         self.tally.reads += self.writers.len();
         self.tally.storms += 1;
@@ -193,12 +197,29 @@ impl Weather {
         match fault {
             Fault::Kill { pick } => self.kill_any(pick),
             Fault::KillDaemon => self.system.kill_daemon(),
+            Fault::Together { pick, apart } => {
+                self.kill_main(pick);
+                sleep(apart).await;
+                self.system.kill_daemon();
+            }
+            Fault::KillWhileCreated { pick, after } => {
+                self.prepare(Trigger::Create).await;
+                self.create();
+                sleep(after).await;
+                let of_extra = |main: &Process| main.component.starts_with(EXTRA);
+                let census = self.system.census();
+                let mains: Vec<_> =
+                    census.mains().into_values().flatten().filter(|main| of_extra(main)).collect();
+                if !mains.is_empty() {
+                    self.kill(mains[pick as usize % mains.len()]);
+                }
+            }
             Fault::At { place, trigger, skip, freeze, pick } => {
                 self.prepare(trigger).await;
                 self.system.arm(place, skip, if freeze { "freeze" } else { "die" });
                 self.armed = fault::EXIST;
                 self.pull(trigger, pick);
-                self.await_strike().await;
+                self.await_strike(place).await;
                 if freeze {
                     sleep(LOOK * 5).await;
                     self.system.signal_daemon(Signal::CONT);
@@ -216,7 +237,7 @@ impl Weather {
                 self.kill_main(pick);
                 self.create();
                 sleep(LOOK * 20).await;
-                self.note(self.system.disarm());
+                self.note("full disk", self.system.disarm());
             }
             Fault::StealPort { pick } => self.steal_port(pick).await,
             Fault::ExitAtStart { pick } => {
@@ -278,7 +299,7 @@ impl Weather {
     }
 
     /// Until what is armed has struck, or whatever should have led there is over.
-    async fn await_strike(&mut self) {
+    async fn await_strike(&mut self, place: &'static str) {
         let mut calm_since = Instant::now();
         while self.armed && self.system.struck().is_none() {
             while self.orders.try_join_next().is_some() {}
@@ -291,14 +312,14 @@ impl Weather {
             sleep(LOOK).await;
         }
         if std::mem::take(&mut self.armed) {
-            self.note(self.system.disarm());
+            self.note(place, self.system.disarm());
         }
     }
 
-    fn note(&mut self, struck: Option<String>) {
+    fn note(&mut self, armed: &'static str, struck: Option<String>) {
         match struck {
             Some(place) => *self.tally.places.entry(place).or_default() += 1,
-            None if fault::EXIST => self.tally.missed += 1,
+            None if fault::EXIST => *self.tally.missed.entry(armed).or_default() += 1,
             None => {}
         }
     }

@@ -11,13 +11,14 @@ pub struct Tally {
     /// Places at which the daemon was struck, by name.
     pub places: BTreeMap<String, usize>,
     /// Armed, but the daemon did not come by.
-    pub missed: usize,
+    pub missed: BTreeMap<&'static str, usize>,
     pub daemons: usize,
     /// Acknowledged writes that were there at the end.
     pub written: usize,
     /// Times a client found every acknowledged write.
     pub reads: usize,
-    pub longest: Duration,
+    /// From the end of a storm to everything being ready, and which storm it was.
+    pub longest: (Duration, String),
     pub took: Duration,
 }
 
@@ -30,11 +31,15 @@ impl Tally {
         for (name, count) in other.places {
             *self.places.entry(name).or_default() += count;
         }
-        self.missed += other.missed;
+        for (name, count) in other.missed {
+            *self.missed.entry(name).or_default() += count;
+        }
         self.daemons += other.daemons;
         self.written += other.written;
         self.reads += other.reads;
-        self.longest = self.longest.max(other.longest);
+        if self.longest < other.longest {
+            self.longest = other.longest;
+        }
         self.took = self.took.max(other.took);
     }
 }
@@ -47,12 +52,17 @@ impl fmt::Display for Tally {
             writeln!(f, "  {count:>6}  {name}")?;
         }
         let struck: usize = self.places.values().sum();
-        writeln!(f, "{struck} strikes at {} named places ({} not reached)", self.places.len(), self.missed)?;
+        let missed: usize = self.missed.values().sum();
+        writeln!(f, "{struck} strikes at {} named places, {missed} not reached", self.places.len())?;
         for (name, count) in &self.places {
             writeln!(f, "  {count:>6}  {name}")?;
         }
+        for (name, count) in &self.missed {
+            writeln!(f, "  {count:>6}  {name}, not reached")?;
+        }
         writeln!(f, "{} daemons; {} acknowledged writes, none lost", self.daemons, self.written)?;
-        write!(f, "every process, file and port as it should be {} times; ", self.storms)?;
-        writeln!(f, "longest way back to ready: {:.1} s", self.longest.as_secs_f64())
+        let (longest, storm) = &self.longest;
+        writeln!(f, "every process, file and port as it should be {} times", self.storms)?;
+        writeln!(f, "longest way back to ready: {:.1} s, after {storm}", longest.as_secs_f64())
     }
 }
