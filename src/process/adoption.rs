@@ -29,10 +29,9 @@ impl Left {
     /// Reads the ledger, and watches what lives. Blocking.
     pub(super) fn of(ledger: &Ledger, mark: &StateMark) -> Result<Self, FileError> {
         let records = ledger.all()?;
-        let table = match records.iter().any(|record| record.phase == Phase::Intent) {
-            true => Table::read().unwrap_or_default(),
-            false => Table::default(),
-        };
+        let intends = |record: &Record| record.phase == Phase::Intent;
+        let table =
+            if records.iter().any(intends) { Table::read().unwrap_or_default() } else { Table::default() };
         let records = records.into_iter().map(|recorded| {
             let record = unrecorded::complete(recorded.clone(), &table, mark);
             if record != recorded

@@ -2,6 +2,7 @@
 
 /// What is run when nothing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "the test and the example each construct one")]
 pub enum Size {
     /// Some of each kind, within the minutes a test run has.
     Test,

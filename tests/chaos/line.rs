@@ -62,6 +62,6 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> Res
     }
 }
 
-fn text(error: std::io::Error) -> String {
+fn text(error: impl fmt::Display) -> String {
     error.to_string()
 }

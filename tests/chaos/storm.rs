@@ -429,9 +429,9 @@ impl Weather {
                         Err(reason) => missing = reason,
                     }
                 }
-                Ok(Ok(_)) => missing = "an order is under way".to_owned(),
+                Ok(Ok(_)) => "an order is under way".clone_into(&mut missing),
                 Ok(Err(reason)) => missing = reason.to_string(),
-                Err(_) => missing = "the daemon does not answer".to_owned(),
+                Err(_) => "the daemon does not answer".clone_into(&mut missing),
             }
             sleep(LOOK).await;
         }

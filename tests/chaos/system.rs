@@ -165,7 +165,9 @@ impl Drop for System {
             if left.is_empty() {
                 return;
             }
-            left.iter().for_each(|process| process.signal(Signal::KILL));
+            for process in &left {
+                process.signal(Signal::KILL);
+            }
             std::thread::yield_now();
         }
     }

@@ -115,6 +115,19 @@ impl FakeHost {
         }
     }
 
+    /// Where a process listens, as far as it was written down.
+    pub fn address(&self, pid: u32) -> Option<SocketAddr> {
+        self.processes.lock().ok()?.get(&pid)?.address
+    }
+
+    /// Where `component` listens was never written down.
+    pub fn forget_address(&self, component: &str) {
+        let Ok(mut processes) = self.processes.lock() else { return };
+        for process in processes.values_mut().filter(|process| process.component.to_string() == component) {
+            process.address = None;
+        }
+    }
+
     /// The pid of the latest live process of `component`.
     pub fn pid(&self, component: &str) -> Option<u32> {
         let processes = self.processes.lock().ok()?;

@@ -2,11 +2,14 @@
 
 use super::{ChildActor, What};
 use crate::child::{Effect, Event, Found, Life, Timer};
-use crate::host::{self, GateError, Guard, Listens, PrepareError, Running, SpawnError, Survivor, WaitNote};
+use crate::host::{
+    self, GateError, Guard, Listeners, Listens, PrepareError, Running, SpawnError, Survivor, WaitNote,
+};
 use crate::identity::Identity;
 use crate::message::TreeEvent;
 use crate::spec::{ProcessSpec, Seam};
 use actix::prelude::*;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +105,20 @@ impl ChildActor {
     /// before, or with none, whichever it was started with.
     fn adopt(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
-        let find = async move { processes.adopt(&id).await };
+        let listens = self.step.blueprint.listens();
+        let listeners = Arc::clone(&self.outside.listeners);
+        let find = async move {
+            let mut found = processes.adopt(&id).await;
+            if let Ok(Some(survivor)) = &mut found
+                && (survivor.alive, survivor.running.address, listens) == (true, None, Listens::OneTcp)
+            {
+                survivor.running.address = place(&*listeners, &survivor.running.identity).await;
+                if let Some(address) = survivor.running.address {
+                    processes.record_address(&id, &survivor.running.identity, address).await;
+                }
+            }
+            found
+        };
         ctx.spawn(find.into_actor(self).map(move |survivor, actor, ctx| {
             let found = match survivor {
                 Ok(survivor) => survivor.and_then(|survivor| actor.take_over(survivor, ctx)),
@@ -254,6 +270,16 @@ impl ChildActor {
             }
         }));
     }
+}
+
+/// How long an adopted process is asked where it listens before it is taken for one that does not yet. Almost always it does,
+/// and only its record was not written.
+const PLACED: Duration = Duration::from_secs(1);
+
+/// Where an adopted process listens. Those behind it are compared with what they would be started with today, and that
+/// depends on it.
+async fn place(listeners: &dyn Listeners, identity: &Identity) -> Option<SocketAddr> {
+    tokio::time::timeout(PLACED, listeners.listening(identity)).await.ok()?.ok()
 }
 
 /// From one look of the guard at a database that does not answer to the next; the recheck's own deadline ends it.

@@ -54,6 +54,18 @@ async fn what_died_meanwhile_comes_back_where_its_clients_expect_it() {
     assert_eq!(world.host.pid("slot-a/kcp"), kcp, "kcp rides through");
 }
 
+/// The disk was full when it was found listening.
+#[actix::test]
+async fn an_address_that_was_never_recorded_is_asked_for_and_restarts_nobody() {
+    let world = left_behind().await;
+    let (before, kine) = (pids(&world), world.host.pid("slot-a/kine"));
+    world.host.forget_address("slot-a/kine");
+    let root = arrived(&world).await;
+    until(&root, all_ready).await;
+    assert_eq!(pids(&world), before);
+    assert!(world.host.address(kine.unwrap()).is_some(), "and recorded");
+}
+
 #[actix::test]
 async fn a_changed_spec_restarts_its_component_and_what_cannot_live_through_that() {
     let world = left_behind().await;
