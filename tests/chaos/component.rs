@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +24,8 @@ pub const EXIT_AT_START: &str = "exit-at-start";
 pub const IGNORE_TERM: &str = "ignore-term";
 /// Between two tries to become the leader.
 const CAMPAIGN: Duration = Duration::from_millis(100);
+/// A lease nobody renews for this long is anybody's, as kcp's is after a minute.
+const EXPIRY: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Words {
@@ -164,6 +166,8 @@ impl Answers {
 struct Kept {
     file: std::fs::File,
     values: BTreeMap<String, String>,
+    /// When the lease was last taken or held on to.
+    renewed: Instant,
 }
 
 impl Kept {
@@ -174,7 +178,7 @@ impl Kept {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let file = std::fs::File::options().create(true).append(true).open(path).unwrap();
         file.set_len(whole as u64).unwrap();
-        let mut kept = Self { file, values: BTreeMap::new() };
+        let mut kept = Self { file, values: BTreeMap::new(), renewed: Instant::now() };
         text[..whole].lines().for_each(|line| kept.apply(line));
         kept
     }
@@ -200,8 +204,12 @@ impl Kept {
                 Ok("ok".to_owned())
             }
             ["take", key, value] => {
-                if !self.values.contains_key(key) {
+                let free = self.renewed.elapsed() > EXPIRY || !self.values.contains_key(key);
+                if free {
                     self.change(&format!("{key} {value}"))?;
+                }
+                if self.values[key] == value {
+                    self.renewed = Instant::now();
                 }
                 Ok(self.values[key].clone())
             }

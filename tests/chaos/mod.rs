@@ -36,6 +36,7 @@ mod writers;
 pub use args::Size;
 use args::{Args, Kind};
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// One program, three lives: a stand-in component, the stand-in daemon, and the storm itself.
 pub fn main(size: Size) -> ExitCode {
@@ -54,6 +55,15 @@ pub fn main(size: Size) -> ExitCode {
     }
 }
 
+/// Ctrl-C, or a test run that has no more patience: what was started goes with the storm.
+async fn interrupted() {
+    let mut terminate = signal(SignalKind::terminate()).unwrap();
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
 fn run(args: &Args) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for run in &args.runs {
@@ -62,10 +72,18 @@ fn run(args: &Args) -> ExitCode {
             Kind::Real => "--real",
         };
         println!("chaos {kind} --seed {} --faults {} --systems {}", args.seed, run.faults, run.systems);
-        match runtime.block_on(storm::run(args.seed, run)) {
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = storm::run(args.seed, run) => outcome,
+                () = interrupted() => Err("interrupted".to_owned()),
+            }
+        });
+        match outcome {
             Ok(tally) => println!("{tally}"),
             Err(reason) => {
                 println!("FAILED, with seed {}: {reason}", args.seed);
+                // Systems that were still stormed end here.
+                drop(runtime);
                 return ExitCode::FAILURE;
             }
         }
