@@ -97,7 +97,7 @@ impl Weather {
 
     fn bound(&self) -> Duration {
         match self.system.kind {
-            Kind::StandIn => Duration::from_secs(60),
+            Kind::StandIn => Duration::from_secs(150),
             Kind::Real => Duration::from_secs(240),
         }
     }

@@ -34,6 +34,15 @@ pub(super) struct Running {
     /// Armed while the new slot's chain is awaited.
     awaits_new: Option<SpawnHandle>,
     awaits_down: Option<SlotName>,
+    look: Option<Look>,
+}
+
+/// A wait on the lease through one slot's kcp. It asks at one address: with that kcp it is over.
+#[derive(Debug)]
+struct Look {
+    through: SlotName,
+    task: SpawnHandle,
+    lost: fn(String) -> Event,
 }
 
 impl Running {
@@ -68,6 +77,7 @@ impl Root {
             reply: Some(reply),
             awaits_new: None,
             awaits_down: None,
+            look: None,
         });
         self.event("handover", format!("from slot {from} to slot {}", from.other()));
         self.feed_handover(Event::Begin, ctx);
@@ -110,13 +120,13 @@ impl Root {
         let Kcp { api, journal, .. } = kcp.clone();
         match effect {
             Effect::AwaitSettled => {
-                self.answer(ctx, async move {
-                    let old = known(old, from);
-                    Event::Settled(match old {
+                let settled = async move {
+                    Event::Settled(match known(old, from) {
                         Ok(address) => leadership::settled(&*api, from, address).await,
                         Err(reason) => Err(reason),
                     })
-                });
+                };
+                self.look(from, settled, |reason| Event::Settled(Err(reason)), ctx);
             }
             Effect::Stage => self.answer(ctx, async move { Event::Staged(api.stage(to).await) }),
             Effect::Journal(record) => {
@@ -138,18 +148,24 @@ impl Root {
             }
             Effect::StopOld => self.stop_slot(from, Some(OLD_SLOT_STOP), ctx),
             Effect::StopNew => self.stop_slot(to, None, ctx),
-            Effect::ReleaseLease { old } => self.answer(ctx, async move {
-                Event::LeaseReleased(match known(new, to) {
-                    Ok(address) => leadership::release_of_slot(&*api, from, old.holder, address).await,
-                    Err(reason) => Err(reason),
-                })
-            }),
-            Effect::AwaitHeld => self.answer(ctx, async move {
-                Event::Held(match known(new, to) {
-                    Ok(address) => leadership::held(&*api, to, address).await,
-                    Err(reason) => Err(reason),
-                })
-            }),
+            Effect::ReleaseLease { old } => {
+                let released = async move {
+                    Event::LeaseReleased(match known(new, to) {
+                        Ok(address) => leadership::release_of_slot(&*api, from, old.holder, address).await,
+                        Err(reason) => Err(reason),
+                    })
+                };
+                self.look(to, released, |reason| Event::LeaseReleased(Err(reason)), ctx);
+            }
+            Effect::AwaitHeld => {
+                let held = async move {
+                    Event::Held(match known(new, to) {
+                        Ok(address) => leadership::held(&*api, to, address).await,
+                        Err(reason) => Err(reason),
+                    })
+                };
+                self.look(to, held, |reason| Event::Held(Err(reason)), ctx);
+            }
             Effect::Warn(reason) => {
                 tracing::warn!(%reason, "handover");
                 self.event("handover", format!("warning: {reason}"));
@@ -161,6 +177,25 @@ impl Root {
     /// Runs one call of the plan and feeds its answer back.
     fn answer(&self, ctx: &mut Context<Self>, call: impl Future<Output = Event> + 'static) {
         ctx.spawn(call.into_actor(self).map(|event, root, ctx| root.feed_handover(event, ctx)));
+    }
+
+    /// Runs a wait on the lease through the kcp of `through`. Should that kcp go, the wait is over, as lost.
+    fn look(
+        &mut self,
+        through: SlotName,
+        wait: impl Future<Output = Event> + 'static,
+        lost: fn(String) -> Event,
+        ctx: &mut Context<Self>,
+    ) {
+        let task = ctx.spawn(wait.into_actor(self).map(|event, root, ctx| {
+            if let Some(running) = &mut root.handover {
+                running.look = None;
+            }
+            root.feed_handover(event, ctx);
+        }));
+        if let Some(running) = &mut self.handover {
+            running.look = Some(Look { through, task, lost });
+        }
     }
 
     fn start_new(&mut self, to: SlotName, ctx: &mut Context<Self>) {
@@ -214,6 +249,13 @@ impl Root {
     /// News of the slots, as the plan waits for them.
     pub(super) fn handover_news(&mut self, news: &ChainNews, ctx: &mut Context<Self>) {
         let Some(running) = &mut self.handover else { return };
+        let is_lost = |look: &mut Look| look.through.chain() == news.chain && news.state != ChainState::Ready;
+        if let Some(look) = running.look.take_if(is_lost) {
+            ctx.cancel_future(look.task);
+            let reason = news.reason.clone().unwrap_or_default();
+            let lost = (look.lost)(format!("slot {} is no longer ready: {reason}", look.through));
+            return self.feed_handover(lost, ctx);
+        }
         if running.awaits_new.is_some() && news.chain == running.to.chain() {
             match news.state {
                 ChainState::Ready => self.new_slot(Ok(()), ctx),
@@ -267,8 +309,8 @@ impl Root {
     /// The daemon stops: both slots go, and the journal already says which one the front belongs to.
     pub(super) fn abandon_handover(&mut self, ctx: &mut Context<Self>) {
         let Some(running) = self.handover.take() else { return };
-        if let Some(deadline) = running.awaits_new {
-            ctx.cancel_future(deadline);
+        for task in running.awaits_new.into_iter().chain(running.look.map(|look| look.task)) {
+            ctx.cancel_future(task);
         }
         self.event("handover", "abandoned: the daemon is stopping");
     }

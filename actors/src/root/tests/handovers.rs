@@ -45,6 +45,26 @@ async fn a_handover_whose_canary_dies_rolls_back_without_touching_the_front() {
     assert_eq!(world.diary.of("retarget"), retargets);
 }
 
+/// The wait asks at the address of that kcp, and its successor has another.
+#[actix::test]
+async fn a_wait_on_the_lease_is_over_with_the_kcp_it_asks_through() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.set_leader(SlotName::A, None);
+    let reply = tokio::spawn(root.send(Command::Handover));
+    until(&root, |status| status.handover.is_some()).await;
+    world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
+    let Ok(Reply::Handover(status)) = reply.await.unwrap().unwrap() else { panic!("refused") };
+    let HandoverOutcome::RolledBack(reason) = status.outcome else { panic!("{status:?}") };
+    assert!(reason.contains("slot a is no longer ready"), "{reason}");
+
+    world.set_leader(SlotName::A, Some("host_a"));
+    until(&root, all_ready).await;
+    let Ok(Reply::Handover(status)) = root.send(Command::Handover).await.unwrap() else { panic!("refused") };
+    assert_eq!(status.outcome, HandoverOutcome::Done, "and what it still had to say spoils no later one");
+}
+
 #[actix::test]
 async fn a_new_slot_that_is_not_ready_in_time_is_rolled_back() {
     let world = FakeWorld::default();
