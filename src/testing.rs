@@ -72,10 +72,11 @@ struct TargetDir {
     profile: PathBuf,
 }
 
-/// A test binary is `<target>/<profile>/deps/<name>-<hash>`.
+/// A test binary is `<target>/<profile>/deps/<name>-<hash>`, an example `<target>/<profile>/examples/<name>`.
 fn target_dir() -> Result<TargetDir, String> {
     let exe = std::env::current_exe().map_err(|error| error.to_string())?;
-    let profile = exe.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "deps"));
+    let profile =
+        exe.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "deps" || name == "examples"));
     let profile =
         profile.and_then(Path::parent).ok_or_else(|| format!("{} is no test binary", exe.display()))?;
     let root = profile.parent().unwrap_or(profile);

@@ -191,7 +191,12 @@ impl Kept {
     }
 
     fn change(&mut self, line: &str) -> Result<(), String> {
-        self.file.write_all(format!("{line}\n").as_bytes()).map_err(|error| error.to_string())?;
+        let whole = self.file.metadata().map_err(|error| error.to_string())?.len();
+        if let Err(error) = self.file.write_all(format!("{line}\n").as_bytes()) {
+            // A full disk may have taken half of it, to which the next line must not be joined.
+            self.file.set_len(whole).unwrap();
+            return Err(error.to_string());
+        }
         self.apply(line);
         Ok(())
     }

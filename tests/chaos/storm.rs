@@ -233,11 +233,18 @@ impl Weather {
                 self.system.signal_daemon(Signal::CONT);
             }
             Fault::FullDisk { pick } => {
-                self.system.arm(fault::ANY, 0, "full");
+                let is_full = self.system.fill_disk();
+                if !is_full {
+                    self.system.arm(fault::ANY, 0, "full");
+                }
                 self.kill_main(pick);
                 self.create();
                 sleep(LOOK * 20).await;
-                self.note("full disk", self.system.disarm());
+                if is_full {
+                    self.system.free_disk();
+                } else {
+                    self.note("full disk", self.system.disarm());
+                }
             }
             Fault::StealPort { pick } => self.steal_port(pick).await,
             Fault::ExitAtStart { pick } => {

@@ -10,6 +10,7 @@ use berth_actors::host::TenantRecord;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use std::process::{Child, Command, Stdio};
 /// The tenant that is always there; [`EXTRA`] comes and goes.
 pub const DEMO: &str = "demo";
 pub const EXTRA: &str = "extra";
+/// A file system up to this size, in bytes, was made to be filled.
+const SMALL: u64 = 256 << 20;
 
 pub struct System {
     pub kind: Kind,
@@ -74,7 +77,10 @@ impl System {
         };
         command.env(fault::ARMED_IN, self.beside("fault")).stdin(Stdio::null());
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        self.daemon = Some(command.spawn().unwrap());
+        let program = command.get_program().to_owned();
+        let started = command.spawn();
+        self.daemon =
+            Some(started.unwrap_or_else(|error| panic!("{program:?} ({error}): cargo build makes it")));
         self.daemons += 1;
     }
 
@@ -121,6 +127,28 @@ impl System {
         let order = format!("{place} {skip} {act} {}", rand::random::<u32>());
         fs::write(self.beside("fault.next"), order).unwrap();
         fs::rename(self.beside("fault.next"), self.beside("fault")).unwrap();
+    }
+
+    /// Takes every byte that is left, where the storm has a file system of its own; tells whether it has.
+    pub fn fill_disk(&self) -> bool {
+        let filler = self.beside("filler");
+        let size = rustix::fs::statvfs(self.layout.state()).map(|of| of.f_blocks * of.f_frsize);
+        if size.is_ok_and(|size| size > SMALL) {
+            return false;
+        }
+        let mut file = fs::File::create(filler).unwrap();
+        let mut chunk = 1 << 16;
+        while chunk > 0 {
+            match file.write(&vec![0; chunk]) {
+                Ok(written) if written > 0 => {}
+                _ => chunk /= 2,
+            }
+        }
+        true
+    }
+
+    pub fn free_disk(&self) {
+        let _ = fs::remove_file(self.beside("filler"));
     }
 
     /// The place that struck since it was armed.
