@@ -67,6 +67,8 @@ pub enum Fault {
     Create,
     Delete,
     Restart,
+    /// The daemon becomes another one, with the same pid.
+    Upgrade,
 }
 
 impl Fault {
@@ -88,6 +90,7 @@ impl Fault {
             Self::Create => "cluster create",
             Self::Delete => "cluster delete",
             Self::Restart => "cluster restart",
+            Self::Upgrade => "berth upgrade",
         }
     }
 }
@@ -198,6 +201,7 @@ impl Plan {
             82..88 => Fault::StealPort { pick },
             88..92 if !real => Fault::ExitAtStart { pick },
             92..94 if !real => Fault::IgnoreTerm,
+            88..94 => Fault::Upgrade,
             94..96 => Fault::Handover,
             96..97 => Fault::Create,
             97..98 => Fault::Delete,
@@ -244,6 +248,7 @@ impl Iterator for Plan {
                     let skip = if place == TAKEN { self.chance.random_range(0..6) } else { 0 };
                     Fault::At { place, trigger, skip, freeze: false, pick: 0 }
                 }
+                Nature::DaemonOnly if self.kind == Kind::Real && self.chance.random() => Fault::Upgrade,
                 Nature::DaemonOnly | Nature::Calm => Fault::KillDaemon,
             };
             (pause, fault)

@@ -79,14 +79,20 @@ impl System {
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let program = command.get_program().to_owned();
         let started = command.spawn();
-        self.daemon =
-            Some(started.unwrap_or_else(|error| panic!("{program:?} ({error}): cargo build makes it")));
+        self.daemon = Some(
+            started.unwrap_or_else(|error| panic!("{} ({error}): cargo build makes it", program.display())),
+        );
         self.daemons += 1;
+    }
+
+    /// What a daemon on real components is: `berth`, beside this program.
+    pub fn program(&self) -> PathBuf {
+        berth::testing::components().kcp.path.clone()
     }
 
     fn dev(&self) -> Command {
         let components = berth::testing::components();
-        let mut command = Command::new(&components.kcp.path);
+        let mut command = Command::new(self.program());
         command.args(["dev", "--front", &self.front.to_string()]);
         let programs: [(&str, &Path); 5] = [
             ("--postgres", &components.postgres_bin),
