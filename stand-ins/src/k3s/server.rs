@@ -33,20 +33,34 @@ pub(super) enum ServerError {
 /// Until it is told to end, or one of its parts has ended.
 pub(super) async fn serve(options: &Options) -> Result<(), ServerError> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let told = async {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = int.recv() => {}
-        }
+    let mut parts = Parts::default();
+    let end = tokio::select! {
+        end = live(options, &mut parts) => end,
+        _ = term.recv() => Ok(()),
+        _ = int.recv() => Ok(()),
     };
-    tokio::select! {
-        end = live(options) => end,
-        // The children go with the future that holds them; the store holds whole transactions only.
-        () = told => Ok(()),
+    parts.end().await;
+    end
+}
+
+/// The real programs inside.
+#[derive(Debug, Default)]
+struct Parts {
+    apiserver: Option<Child>,
+    controllers: Option<Child>,
+}
+
+impl Parts {
+    /// The store holds whole transactions only, so there is nothing to wait for but the burial.
+    async fn end(self) {
+        for mut part in [self.controllers, self.apiserver].into_iter().flatten() {
+            // One that cannot be reaped is the death signal's to end.
+            let _ = part.kill().await;
+        }
     }
 }
 
-async fn live(options: &Options) -> Result<(), ServerError> {
+async fn live(options: &Options, parts: &mut Parts) -> Result<(), ServerError> {
     let programs = Programs::from_env().map_err(ServerError::Refused)?;
     let server = options.data_dir.join("server");
     let secret = token::read(&options.token_file, &server).map_err(ServerError::Refused)?;
@@ -54,20 +68,22 @@ async fn live(options: &Options) -> Result<(), ServerError> {
     let _others = other_ports(options).map_err(ServerError::Refused)?;
 
     let args = children::apiserver_args(options, &files);
-    let mut apiserver =
+    let apiserver =
         children::spawn(&programs.apiserver, "kube-apiserver", &args).map_err(ServerError::Refused)?;
+    let apiserver = parts.apiserver.insert(apiserver);
     tokio::select! {
         ready = answers(options.port, &files) => ready?,
-        ended = ended(&mut apiserver, "apiserver") => return Err(ended),
+        ended = ended(apiserver, "apiserver") => return Err(ended),
     }
     logrus::info("Kube API server is now running");
     let args = children::controllers_args(options, &files);
-    let mut controllers = children::spawn(&programs.controllers, "kube-controller-manager", &args)
+    let controllers = children::spawn(&programs.controllers, "kube-controller-manager", &args)
         .map_err(ServerError::Refused)?;
+    let controllers = parts.controllers.insert(controllers);
     logrus::info("k3s is up and running");
     tokio::select! {
-        ended = ended(&mut apiserver, "apiserver") => Err(ended),
-        ended = ended(&mut controllers, "controller-manager") => Err(ended),
+        ended = ended(apiserver, "apiserver") => Err(ended),
+        ended = ended(controllers, "controller-manager") => Err(ended),
     }
 }
 
