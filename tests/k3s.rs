@@ -3,7 +3,6 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    clippy::print_stdout,
     reason = "a test that panics has failed; its files need not outlive a crash; it says what it ran on"
 )]
 
@@ -19,6 +18,7 @@ use kube::runtime::wait::await_condition;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ fn up<'a>(home: &'a Home, k3s: Option<&Path>) -> Dev<'a> {
         ("kube_apiserver", &components.kube_apiserver.path),
         ("kube_controller_manager", &components.kube_controller_manager.path),
     ] {
-        writeln!(text, "{name} = {path:?}").unwrap();
+        writeln!(text, "{name} = \"{}\"", path.display()).unwrap();
     }
     if let Some(path) = k3s {
-        writeln!(text, "k3s = {path:?}").unwrap();
+        writeln!(text, "k3s = \"{}\"", path.display()).unwrap();
     }
     let file = home.state().with_file_name("berth.toml");
     std::fs::write(&file, text).unwrap();
@@ -121,7 +121,8 @@ async fn a_cluster_on_k3s_lives_as_any_other_and_leaves_nothing() {
     );
     let on =
         if is_stand_in { "its stand-in; BERTH_K3S=PATH runs this test on a real one" } else { "a real k3s" };
-    println!("k3s: this test ran on {on}");
+    // Past the capture of a test's output: what a green line stands for is not to be missed.
+    std::io::stderr().write_all(format!("k3s: this test ran on {on}\n").as_bytes()).unwrap();
 }
 
 /// Its names are the cluster's and the administrator's, and it is the same file that `berth cluster kubeconfig` prints.

@@ -9,8 +9,7 @@ use crate::control::api::Action;
 use crate::control::{Client, ClientError};
 use crate::files::write_atomic;
 use crate::names;
-use crate::tenant::k3s;
-use berth_actors::host::Distribution;
+use crate::tenant::stack;
 use berth_actors::status::{ChainStatus, ChildState};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -157,21 +156,12 @@ fn table(clusters: &[ChainStatus]) -> String {
         let ready = format!("{ready}/{}", cluster.children.len());
         let state = words::chain(cluster.state).1;
         let reason = terminal::harmless(cluster.reason.as_deref().unwrap_or_default());
-        let kubernetes = distribution(cluster);
+        let kubernetes = stack::distribution_of(cluster);
         let line = format!("{:width$}  {kubernetes:10}  {state:10}  {ready:5}  {reason}", cluster.name);
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
-}
-
-/// A chain shows which Kubernetes it was built for.
-fn distribution(cluster: &ChainStatus) -> Distribution {
-    if cluster.children.iter().any(|child| child.name == k3s::NAME) {
-        Distribution::K3s
-    } else {
-        Distribution::Kubernetes
-    }
 }
 
 #[cfg(test)]

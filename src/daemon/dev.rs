@@ -7,7 +7,9 @@ use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
 use crate::preflight::{self, PreflightError};
+use crate::tenant::stack;
 use actix::Addr;
+use berth_actors::host::Distribution;
 use berth_actors::message::{Command, Refusal, Reply};
 use berth_actors::root::Root;
 use berth_actors::status::TreeStatus;
@@ -44,6 +46,14 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         match outcome {
             Ok(Some(())) => {
                 say(&hints(&layout, &daemon, &dev.tenant));
+                if dev.components.program("k3s").is_ok_and(|path| path.is_some())
+                    && tree(&daemon.root).await.is_some_and(|status| is_without_k3s(&status, &dev.tenant))
+                {
+                    let tenant = &dev.tenant;
+                    say(&format!(
+                        "\n{tenant} was made without k3s and stays so; `berth cluster create NAME` makes one with it.\n"
+                    ));
+                }
                 until_told(&daemon, &asked).await;
             }
             Ok(None) => {}
@@ -111,6 +121,13 @@ async fn tree(root: &Addr<Root>) -> Option<TreeStatus> {
         Ok(Ok(Reply::Status(status))) => Some(*status),
         _ => None,
     }
+}
+
+fn is_without_k3s(status: &TreeStatus, tenant: &str) -> bool {
+    status
+        .tenants
+        .iter()
+        .any(|chain| chain.name == tenant && stack::distribution_of(chain) == Distribution::Kubernetes)
 }
 
 /// Root's components run as another account, which may not be able to reach a home directory. Then the state lies where it

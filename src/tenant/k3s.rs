@@ -52,7 +52,7 @@ impl Blueprint for K3s {
         };
         self.seat.claim().await?;
         let (data, token, owner) = (self.data(), self.token(), self.seat.owner);
-        self.seat.blocking(move || Ok::<_, files::FileError>(files::private_dir(&data, owner)?)).await?;
+        self.seat.blocking(move || files::private_dir(&data, owner)).await?;
         self.seat.blocking(move || token.ensure(owner)).await?;
         if let Some(taken) = ports::taken(self.ports()) {
             return Err(self.seat.retry(taken));
@@ -66,12 +66,7 @@ impl Blueprint for K3s {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        let Credentials { server_ca, admin, admin_key, .. } = &self.credentials();
-        // Read anew each time: they come to be, or are renewed, while it starts.
-        while let Err(reason) = match readyz::client(server_ca, admin, admin_key).await {
-            Ok(https) => readyz::ask(&https, self.port).await,
-            Err(_) => Err("its certificates".to_owned()),
-        } {
+        while let Err(reason) = self.is_ready().await {
             note.say(reason);
             tokio::time::sleep(defaults::API_PROBE).await;
         }
@@ -106,6 +101,15 @@ impl K3s {
             (self.port + 2, "its controller manager"),
             (self.port + 3, "its scheduler"),
         ]
+    }
+
+    /// Reads its certificates anew each time: they come to be, or are renewed, while it starts.
+    async fn is_ready(&self) -> Result<(), String> {
+        let Credentials { server_ca, admin, admin_key, .. } = &self.credentials();
+        let https = readyz::client(server_ca, admin, admin_key)
+            .await
+            .map_err(|reason| format!("its certificates: {reason}"))?;
+        readyz::ask(&https, self.port).await
     }
 
     /// k3s's own names its cluster, user and context `default`, whichever cluster it is.

@@ -12,6 +12,7 @@ use super::{Tenant, k3s, kine, kube_apiserver, kube_controller_manager, openbao,
 use crate::components::{Components, Program};
 use berth_actors::host::{Blueprint, Distribution, Guard};
 use berth_actors::spec::{Reaction, Role, Seam, Step};
+use berth_actors::status::ChainStatus;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -60,6 +61,15 @@ pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>) -> Vec<S
         steps.push(ccm);
     }
     steps
+}
+
+/// Which Kubernetes a chain was built for, seen from outside.
+pub fn distribution_of(chain: &ChainStatus) -> Distribution {
+    if chain.children.iter().any(|child| child.name == k3s::NAME) {
+        Distribution::K3s
+    } else {
+        Distribution::Kubernetes
+    }
 }
 
 /// What every Kubernetes rides through.
