@@ -96,6 +96,10 @@ async fn a_cluster_on_k3s_lives_as_any_other_and_leaves_nothing() {
     assert_eq!(changed, ["k3s"], "the rest rode through");
     assert!(Api::<Secret>::namespaced(client, "default").get("s1").await.is_ok(), "its data are there");
 
+    let identity = std::fs::read_to_string(home.layout().cluster("web").join("identity.json")).unwrap();
+    let guarded = ["k3s-server-ca", "k3s-client-ca"].iter().all(|name| identity.contains(name));
+    assert!(guarded, "the guard knows the CAs k3s made: {identity}");
+
     // A daemon that has no k3s starts what it can, says why not the rest, and can still delete it.
     home.ok(&["down"]);
     assert!(dev.ended().success());
