@@ -15,13 +15,11 @@ pub mod client;
 pub mod deadline;
 pub mod events;
 pub mod files;
-mod follow;
 pub mod peer;
 pub mod rendezvous;
 mod routes;
 pub mod server;
 mod socket;
-mod tail;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -11,9 +11,10 @@ use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{children, identity, output, remains, rotation};
+use super::{children, identity, remains};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
+use crate::logs::{self, Limits, LogKeeper};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned};
@@ -41,6 +42,7 @@ struct Shared {
     mark: StateMark,
     cgroups: Option<CgroupRoot>,
     table: SharedTable,
+    logs: LogKeeper,
     /// Every process that was spawned or adopted and is not buried.
     lives: Mutex<HashMap<Identity, Arc<Life>>>,
     /// How the latest ones ended: a status may be asked for again after the reap.
@@ -54,7 +56,8 @@ impl ProcessHost {
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, lives, ended }) })
+        let logs = LogKeeper::new(Limits::default());
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, logs, lives, ended }) })
     }
 
     #[cfg(test)]
@@ -112,7 +115,7 @@ impl Processes for ProcessHost {
 
     async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String> {
         let log = log.to_owned();
-        self.off_thread(move |_| output::tail(&log, lines).unwrap_or_default()).await
+        self.off_thread(move |_| logs::text_of_last(&log, 0, lines).unwrap_or_default()).await
     }
 }
 
@@ -145,11 +148,8 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
-        rotation::make_room(&spec.output, rotation::LARGEST, rotation::KEPT).unwrap_or_else(|error| {
-            tracing::warn!(log = %spec.output.display(), %error, "cannot set the old log aside");
-        });
         let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
-        let log_offset = log.metadata().map_err(retry)?.len();
+        let log_offset = self.logs.begin(&spec.output).map_err(retry)?;
         let cgroup = self.cgroups.as_ref().and_then(|root| {
             let created = root.create(component);
             created.inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup")).ok()

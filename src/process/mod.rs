@@ -11,7 +11,6 @@
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left;  survivors  the same for an earlier daemon's processes
-//! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
@@ -26,11 +25,9 @@ mod life;
 pub mod lock;
 mod mark;
 pub mod orphans;
-mod output;
 mod raw;
 mod reap;
 mod remains;
-mod rotation;
 mod spawn;
 pub mod survivors;
 mod table;
