@@ -75,7 +75,7 @@ impl NewLines {
     }
 
     fn next_lines(&mut self) -> io::Result<Option<Vec<String>>> {
-        let mut chunk = [0; CHUNK];
+        let mut chunk = vec![0; CHUNK];
         let piece = self.log.read_at(self.offset, &mut chunk)?;
         if piece.length == 0 {
             return Ok(None);

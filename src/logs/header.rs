@@ -15,8 +15,8 @@ const BASE_DIGITS: usize = 16;
 const LENGTH_DIGITS: usize = 8;
 
 /// The shortest header, with its newline.
-pub(super) const SHORTEST: u64 =
-    (BEFORE.len() + BASE_DIGITS + BETWEEN.len() + LENGTH_DIGITS + AFTER.len() + 1) as u64;
+pub(super) const SHORTEST: u64 = LINE as u64;
+const LINE: usize = BEFORE.len() + BASE_DIGITS + BETWEEN.len() + LENGTH_DIGITS + AFTER.len() + 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
@@ -49,7 +49,7 @@ impl Header {
 
     /// The header of an open file. One page, which the kernel changes as a whole.
     pub(super) fn read(file: &File) -> io::Result<Option<Self>> {
-        let mut head = [0; SHORTEST as usize];
+        let mut head = [0; LINE];
         let mut filled = 0;
         while filled < head.len() {
             match file.read_at(&mut head[filled..], filled as u64) {
@@ -81,7 +81,7 @@ mod tests {
             let header = Header { base: 1 << 40, length };
             let line = header.line();
             assert_eq!((line.len() as u64, line.last()), (length, Some(&b'\n')));
-            assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
             assert_eq!(Header::parse(&line), Some(header));
         }
     }

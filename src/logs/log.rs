@@ -162,7 +162,7 @@ impl Log {
             let extent = marks.extent(live.file.metadata()?.len());
             let asked = offset.filter(|offset| *offset <= extent.end).unwrap_or(extent.start);
             if asked < extent.start
-                && let Some(piece) = self.from_archive(&marks.archives, asked, extent.start, buffer)?
+                && let Some(piece) = self.read_archive(&marks.archives, asked, extent.start, buffer)?
             {
                 return Ok(piece);
             }
@@ -223,11 +223,11 @@ impl Log {
     fn read_archived(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<Piece> {
         let archives = archive::ends(&self.path)?;
         let end = archives.last().copied().unwrap_or(0);
-        Ok(self.from_archive(&archives, offset, end, buffer)?.unwrap_or(Piece { offset, length: 0 }))
+        Ok(self.read_archive(&archives, offset, end, buffer)?.unwrap_or(Piece { offset, length: 0 }))
     }
 
     /// Reads what is archived before `end`; `None` when nothing between `offset` and there is, or it went away meanwhile.
-    fn from_archive(
+    fn read_archive(
         &mut self,
         archives: &[u64],
         offset: u64,

@@ -25,10 +25,9 @@ pub(super) enum Way {
 
 /// What the file system of `file` can do; `None` when nothing is supported.
 pub(super) fn way(file: &File) -> Option<Way> {
-    match fallocate(file, FallocateFlags::COLLAPSE_RANGE, NOWHERE, ALIGN) {
-        // It refuses the range, not the request.
-        Err(Errno::INVAL) => return Some(Way::Collapse),
-        _ => {}
+    // It refuses the range, not the request.
+    if let Err(Errno::INVAL) = fallocate(file, FallocateFlags::COLLAPSE_RANGE, NOWHERE, ALIGN) {
+        return Some(Way::Collapse);
     }
     punch(file, NOWHERE, NOWHERE + ALIGN).is_ok().then_some(Way::Punch)
 }

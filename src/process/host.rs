@@ -113,9 +113,9 @@ impl Processes for ProcessHost {
         self.off_thread(move |shared| shared.reap(&component, &identity)).await
     }
 
-    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String> {
+    async fn log_tail(&self, log: &Path, log_offset: u64, lines: usize) -> Vec<String> {
         let log = log.to_owned();
-        self.off_thread(move |_| logs::text_of_last(&log, 0, lines).unwrap_or_default()).await
+        self.off_thread(move |_| logs::text_of_last(&log, log_offset, lines).unwrap_or_default()).await
     }
 }
 

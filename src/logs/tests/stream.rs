@@ -37,7 +37,7 @@ fn the_head_moves_into_archives_that_end_at_a_lines_end_and_the_rest_stays() {
     for end in &archives {
         let archived = std::fs::read(archive::path(&bench.log(), *end)).unwrap();
         assert!(archived.len() as u64 <= Limits::SMALLEST && archived.ends_with(b"\n"));
-        assert_eq!(archived, all[usize::try_from(*end).unwrap() - archived.len()..][..archived.len()]);
+        assert_eq!(archived, all[at(*end) - archived.len()..][..archived.len()]);
     }
     let (has_header, rest) = first_line(&bench);
     assert!(has_header && all.ends_with(&rest));
@@ -54,7 +54,7 @@ fn only_so_many_archives_are_kept() {
         make_room(&bench.log(), Limits { keep, ..SMALL }).unwrap();
         assert_eq!(bench.archives().len(), usize::from(keep));
         let (first, rest) = bench.read_all();
-        assert_eq!(rest, all[usize::try_from(first).unwrap()..]);
+        assert_eq!(rest, all[at(first)..]);
         assert!(first > 0 && rest.len() as u64 > u64::from(keep) * (Limits::SMALLEST - 1000));
     }
 }
@@ -111,7 +111,7 @@ fn a_file_system_without_collapse_keeps_the_offsets_and_frees_the_blocks() {
         std::fs::remove_file(archive::path(&bench.log(), end)).unwrap();
     }
     let (first, rest) = bench.read_all();
-    assert_eq!(rest, all[usize::try_from(first).unwrap()..], "without archives the hole is skipped");
+    assert_eq!(rest, all[at(first)..], "without archives the hole is skipped");
     assert!(first > 0 && read_after_hole(&bench) == rest);
 }
 
@@ -206,6 +206,10 @@ fn a_reader_too_slow_for_the_limits_goes_on_at_the_oldest_there_is() {
     assert_eq!(piece, crate::logs::Piece { offset: first, length: 10 });
 }
 
+fn at(offset: u64) -> usize {
+    usize::try_from(offset).unwrap()
+}
+
 /// What happens to a log.
 #[derive(Debug, Clone)]
 enum Deed {
@@ -258,10 +262,10 @@ proptest! {
                 Deed::Born => born = Log::at(&bench.log()).end().unwrap(),
             }
             let (first, text) = bench.read_all();
-            prop_assert_eq!(first as usize + text.len(), all.len());
-            prop_assert!(text == all[first as usize..]);
+            prop_assert_eq!(at(first) + text.len(), all.len());
+            prop_assert!(text == all[at(first)..]);
             let from = born.max(first);
-            prop_assert!(read_from(&bench.log(), from) == all[from as usize..]);
+            prop_assert!(read_from(&bench.log(), from) == all[at(from)..]);
         }
     }
 
