@@ -6,6 +6,7 @@ use crate::assets::progress;
 use crate::cli::{Place, Up};
 use crate::config::{Config, Surroundings};
 use crate::layout::Layout;
+use crate::logs::Limits;
 use std::process::ExitCode;
 
 /// The whole life, top to bottom.
@@ -58,6 +59,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         drain_limit: config.front.drain_limit.value.0,
         shutdown_delay: config.kcp.shutdown_delay.value.0,
         start_concurrency: config.start_concurrency.value,
+        logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
         ports: config.ports.range.value.ports(),
     })
 }

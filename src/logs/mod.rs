@@ -46,7 +46,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A hundred thousand lines and more: what a quiet component writes in weeks, and still quick to search.
+    /// Some hundred thousand lines, and still quick to search.
     pub const MAX_SIZE: u64 = 16 << 20;
     /// With the live file, 64 MiB for each component: a small part of what a cluster takes on disk.
     pub const KEEP: u16 = 3;

@@ -52,11 +52,16 @@ struct Shared {
 impl ProcessHost {
     /// Creates the ledger's directory and looks for a cgroup to work in. Blocking; once, at the daemon's start.
     pub fn new(layout: &Layout) -> Result<Self, FileError> {
+        Self::limited(layout, Limits::default())
+    }
+
+    /// The same with other limits for the components' logs.
+    pub fn limited(layout: &Layout, limits: Limits) -> Result<Self, FileError> {
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        let logs = LogKeeper::new(Limits::default());
+        let logs = LogKeeper::new(limits);
         Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, logs, lives, ended }) })
     }
 
