@@ -140,6 +140,11 @@ impl Log {
         }
     }
 
+    /// Whether what was written at `offset` is still there, or the end of the log is: nothing is missing after it.
+    pub fn reaches(&mut self, offset: u64) -> io::Result<bool> {
+        Ok(self.first()?.is_none_or(|first| first <= offset) && offset <= self.end()?)
+    }
+
     /// Reads on from `offset`, as much as there is at once and `buffer` takes.
     pub fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<Piece> {
         // `None`: from the beginning of a log that took the place of the one that was read.
