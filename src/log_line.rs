@@ -50,6 +50,31 @@ pub async fn wait_for(
     }
 }
 
+/// The latest of all lines after `offset` that `counts` counts, as soon as it is one that `wanted` accepts: what a program
+/// said last, where it takes its word back. Otherwise as [`wait_for`].
+pub async fn wait_for_latest(
+    path: &Path,
+    offset: u64,
+    mut counts: impl FnMut(&str) -> bool + Send,
+    wanted: impl Fn(&str) -> bool + Send,
+) -> Result<String, LogLineError> {
+    let mut events = FileEvents::of(path)?;
+    let mut log = NewLines::after(path, offset);
+    let mut latest = None;
+    loop {
+        loop {
+            let (rest, lines) = log.read().await?;
+            log = rest;
+            let Some(lines) = lines else { break };
+            latest = lines.into_iter().rfind(|line| counts(line)).or(latest);
+        }
+        if let Some(line) = latest.take_if(|line| wanted(line)) {
+            return Ok(line);
+        }
+        events.changed().await?;
+    }
+}
+
 /// Reads what was appended, through any rotation of the log.
 #[derive(Debug)]
 pub struct NewLines {
@@ -143,6 +168,18 @@ mod tests {
         let log = dir.path().join("late.log");
         let wait = wait_for(&log, 0, |line| line == "ready");
         let (line, ()) = tokio::join!(wait, async { append(&log, "ready\n") });
+        assert_eq!(line.unwrap(), "ready");
+    }
+
+    #[tokio::test]
+    async fn a_word_that_was_taken_back_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("ccm.log");
+        let latest = || wait_for_latest(&log, 0, |line| !line.starts_with('#'), |line| line == "ready");
+        append(&log, "# starting\nready\n# more\n");
+        assert_eq!(latest().await.unwrap(), "ready");
+        append(&log, "lost\n# more\n");
+        let (line, ()) = tokio::join!(latest(), async { append(&log, "ready\n# more\n") });
         assert_eq!(line.unwrap(), "ready");
     }
 
