@@ -150,8 +150,10 @@ pub(super) fn finish(path: &Path, file: &File) -> Result<(), RotateError> {
     }
     match space::way(file) {
         Some(Way::Collapse) => {
-            if let Some(header) = write_header(file, extent)? {
-                space::collapse(file, header.base - extent.base)?;
+            let Some(header) = write_header(file, extent)? else { return Ok(()) };
+            if space::collapse(file, header.base - extent.base).is_err() {
+                // An allocation unit larger than the usual ones (bigalloc, realtime extents).
+                punch(file, &marks, extent)?;
             }
         }
         Some(Way::Punch) => punch(file, &marks, extent)?,

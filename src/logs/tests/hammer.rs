@@ -81,7 +81,7 @@ async fn wait_for_last(path: &Path) {
     .unwrap();
 }
 
-async fn hammer(bench: &Bench) {
+fn hammer(bench: &Bench) {
     let path = bench.log();
     let writer = bench.writer();
     let done = AtomicBool::new(false);
@@ -106,12 +106,12 @@ async fn hammer(bench: &Bench) {
     assert!(bench.archives().len() >= 200, "{} rotations", bench.archives().len());
 }
 
-#[tokio::test]
-async fn no_line_is_lost_torn_or_repeated_while_the_head_collapses() {
-    hammer(&Bench::new()).await;
+#[test]
+fn no_line_is_lost_torn_or_repeated_while_the_head_collapses() {
+    hammer(&Bench::new());
 }
 
-#[tokio::test]
-async fn no_line_is_lost_torn_or_repeated_while_holes_are_punched() {
-    hammer(&Bench::in_memory()).await;
+#[test]
+fn no_line_is_lost_torn_or_repeated_while_holes_are_punched() {
+    hammer(&Bench::in_memory());
 }

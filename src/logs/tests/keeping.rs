@@ -1,6 +1,6 @@
 //! The keeper is told by the kernel, and needs nobody to have been there before.
 
-use super::super::LogKeeper;
+use super::super::{LogKeeper, rotate};
 use super::*;
 use crate::file_events::FileEvents;
 use std::time::Duration;
@@ -101,4 +101,62 @@ async fn a_log_without_a_watch_is_looked_at_every_minute() {
         }
     };
     tokio::time::timeout(Duration::from_secs(600), rotated).await.expect("a look within the minute");
+}
+
+/// For docs/decisions/0010: `cargo test -p berth --lib -- --ignored --nocapture what_it_costs`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "prints figures, decides nothing"]
+async fn what_it_costs() {
+    let bench = Bench::new();
+    bench.append(b"");
+    let path = bench.log();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let done = std::sync::Arc::clone(&stop);
+    let mut writer = bench.writer();
+    let writing = std::thread::spawn(move || {
+        let (mut longest, mut written, line) = (Duration::ZERO, 0, [&[b'x'; 150][..], b"\n"].concat());
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            let at = std::time::Instant::now();
+            writer.write_all(&line).unwrap();
+            longest = longest.max(at.elapsed());
+            written += line.len();
+        }
+        (longest, written)
+    });
+    let mut longest = Duration::ZERO;
+    for _ in 0..10 {
+        while bench.live_size() <= Limits::MAX_SIZE {
+            tokio::task::yield_now().await;
+        }
+        let at = std::time::Instant::now();
+        rotate::make_room(&path, Limits::default()).unwrap();
+        longest = longest.max(at.elapsed());
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let (write, written) = writing.join().unwrap();
+    println!("{} MiB written, longest write {write:?}, longest look {longest:?}", written >> 20);
+
+    let (keeper, dir) = (LogKeeper::new(SMALL), tempfile::tempdir().unwrap());
+    let logs: Vec<_> = (0..1000).map(|number| dir.path().join(format!("{number}.log"))).collect();
+    logs.iter().for_each(|log| drop(File::create(log).unwrap()));
+    let memory = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned()
+    };
+    let before = memory();
+    logs.iter().for_each(|log| keeper.keep(log));
+    println!("1000 logs kept: {before} before, {} after", memory());
+    let before = switches();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    println!("20 s of silence: all threads were woken {} times, once to print this", switches() - before);
+}
+
+fn switches() -> u64 {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let counts = tasks.map(|task| {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse::<u64>().unwrap()
+    });
+    counts.sum()
 }
