@@ -27,10 +27,8 @@ pub async fn last_lines(
             return Ok(None);
         }
         let (mut reader, mut chunk) = reader.read().await?;
-        // Written since.
-        chunk.truncate(
-            chunk.len() - usize::try_from(reader.offset.saturating_sub(end)).unwrap_or(chunk.len()),
-        );
+        let since = reader.offset.saturating_sub(end);
+        chunk.truncate(chunk.len().saturating_sub(usize::try_from(since).unwrap_or(usize::MAX)));
         if reader.is_at_end {
             reader.offset = end;
         }

@@ -106,6 +106,7 @@ async fn a_log_without_a_watch_is_looked_at_every_minute() {
 /// For docs/decisions/0010: `cargo test -p berth --lib -- --ignored --nocapture what_it_costs`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "prints figures, decides nothing"]
+#[allow(clippy::print_stdout)] // the same
 async fn what_it_costs() {
     let bench = Bench::new();
     bench.append(b"");
@@ -138,13 +139,17 @@ async fn what_it_costs() {
 
     let (keeper, dir) = (LogKeeper::new(SMALL), tempfile::tempdir().unwrap());
     let logs: Vec<_> = (0..1000).map(|number| dir.path().join(format!("{number}.log"))).collect();
-    logs.iter().for_each(|log| drop(File::create(log).unwrap()));
+    for log in &logs {
+        File::create(log).unwrap();
+    }
     let memory = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         status.lines().find(|line| line.starts_with("VmRSS")).unwrap().to_owned()
     };
     let before = memory();
-    logs.iter().for_each(|log| keeper.keep(log));
+    for log in &logs {
+        keeper.keep(log);
+    }
     println!("1000 logs kept: {before} before, {} after", memory());
     let before = switches();
     tokio::time::sleep(Duration::from_secs(20)).await;
