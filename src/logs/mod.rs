@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! kine.log                      the live file: a header line (after the first rotation), then the newest output
-//! kine.log.0000000016777103     an archive, named by the offset at which it ends
+//! kine.log.0000000016711903     an archive, named by the offset at which it ends
 //!
 //! header    what the live file says of itself: how many bytes of the stream came before it
 //! archive   names and order of the archives

@@ -124,20 +124,21 @@ fn prune(path: &Path, keep: usize) -> Result<(), RotateError> {
     Ok(())
 }
 
-/// The end of the last line before `limit`, or `limit` itself in the middle of a very long one.
+/// Where to cut before `limit`: at the first line's end that leaves room for a header behind a removable range, so that the
+/// header needs few blanks. `limit` itself, in the middle of a line, where there is none.
 fn line_end(file: &File, extent: Extent, limit: u64) -> io::Result<u64> {
-    let mut block = vec![0; 64 << 10];
-    let earliest =
-        limit.saturating_sub(LONGEST_LINE).max(extent.base + ALIGN + header::SHORTEST).max(extent.start);
-    let mut upto = limit;
-    while upto > earliest {
-        let begin = upto.saturating_sub(block.len() as u64).max(earliest);
-        let bytes = &mut block[..usize::try_from(upto - begin).unwrap_or_default()];
-        file.read_exact_at(bytes, begin - extent.base)?;
-        if let Some(index) = bytes.iter().rposition(|byte| *byte == b'\n') {
-            return Ok(begin + index as u64 + 1);
+    let (begin, limit_here) = (extent.start - extent.base, limit - extent.base);
+    let mut block = vec![0; usize::try_from(ALIGN).unwrap_or_default()];
+    let mut removed = (limit_here - header::SHORTEST) / ALIGN * ALIGN;
+    while removed > begin && removed + LONGEST_LINE > limit_here {
+        let from = removed + header::SHORTEST - 1;
+        let length = ALIGN.min(limit_here - from);
+        let bytes = &mut block[..usize::try_from(length).unwrap_or_default()];
+        file.read_exact_at(bytes, from)?;
+        if let Some(index) = bytes.iter().position(|byte| *byte == b'\n') {
+            return Ok(extent.base + from + index as u64 + 1);
         }
-        upto = begin;
+        removed = removed.saturating_sub(ALIGN);
     }
     Ok(limit)
 }
