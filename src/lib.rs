@@ -17,6 +17,7 @@ pub mod https;
 pub mod kcp;
 pub mod layout;
 pub mod log_line;
+pub mod logs;
 pub mod names;
 mod off_thread;
 pub mod preflight;

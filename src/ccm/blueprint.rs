@@ -5,7 +5,7 @@
 use super::access::{self, AccessError};
 use super::config::{CLUSTER, INSTANCES_FILE, TENANT_KUBECONFIG};
 use super::credential::renew;
-use super::program::{READY_LINE, REFUSED};
+use super::program::{LOST_LINE, READY_LINE, REFUSED};
 use super::snapshot::Snapshot;
 use crate::components::Program;
 use crate::files::{FileError, read_optional};
@@ -91,15 +91,19 @@ impl Blueprint for CloudControllerManager {
         Listens::No
     }
 
-    /// Its own word, given after its first list with its own credential; or its refusal, which no restart changes.
+    /// Its own latest word: given after a list with its own credential, taken back when its watch breaks; or its refusal,
+    /// which no restart changes.
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        note.say("its first list of nodes");
-        let line = log_line::wait_for(&running.log, running.log_offset, |line| {
-            line == READY_LINE || line.starts_with(REFUSED)
-        })
+        note.say("a list of its nodes");
+        let word = log_line::wait_for_latest(
+            &running.log,
+            running.log_offset,
+            |line| line == READY_LINE || line == LOST_LINE || line.starts_with(REFUSED),
+            |line| line != LOST_LINE,
+        )
         .await
         .map_err(|e| GateError::Hopeless(format!("cluster {}: {e}", self.cluster)))?;
-        match line.strip_prefix(REFUSED) {
+        match word.strip_prefix(REFUSED) {
             Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{refusal}", self.cluster))),
             None => Ok(()),
         }

@@ -3,7 +3,7 @@
 use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
-use super::values::{AbsolutePath, Count, PortRange, Span};
+use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,6 +21,7 @@ pub(super) struct File {
     pub(super) stop_children: Given<bool>,
     pub(super) front: Front,
     pub(super) ports: Ports,
+    pub(super) logs: Logs,
     pub(super) kcp: Kcp,
     pub(super) components: Components,
 }
@@ -36,6 +37,13 @@ pub(super) struct Front {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Ports {
     pub(super) range: Given<PortRange>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Logs {
+    pub(super) max_size: Given<LogSize>,
+    pub(super) keep: Given<Count>,
 }
 
 #[derive(Debug, Default, Deserialize)]

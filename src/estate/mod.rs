@@ -76,7 +76,7 @@ impl HostEstate {
         let data = self.0.layout.kcp_chain(chain);
         Ok(Seat {
             chain: chain.to_owned(),
-            logs: data.join("log"),
+            logs: self.0.layout.logs(chain),
             sockets: self.0.layout.sockets(chain).map_err(|error| error.to_string())?,
             owner: self.0.accounts.owner,
             data,

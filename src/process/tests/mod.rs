@@ -168,8 +168,9 @@ async fn output_is_appended_to_a_private_file_from_the_offset_reported() {
         assert_eq!(bench.log(), all);
     }
     assert_eq!(std::fs::metadata(bench.path("log")).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(bench.host.log_tail(&bench.path("log"), 2).await, ["two", "three"]);
-    assert_eq!(bench.host.log_tail(&bench.path("no such log"), 2).await, [""; 0]);
+    assert_eq!(bench.host.log_tail(&bench.path("log"), 0, 2).await, ["two", "three"]);
+    assert_eq!(bench.host.log_tail(&bench.path("log"), 8, 2).await, ["three"], "its own words only");
+    assert_eq!(bench.host.log_tail(&bench.path("no such log"), 0, 2).await, [""; 0]);
 }
 
 #[tokio::test]
