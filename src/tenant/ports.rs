@@ -215,6 +215,9 @@ mod tests {
     }
 
     proptest! {
+        // Each step syncs a file: a few histories, each of many steps.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn leases_never_share_a_port_stay_in_the_range_and_stay_what_they_were(
             wishes in proptest::collection::vec((0_u8..12, prop_oneof![Just(1_u16), Just(4)], any::<bool>()), 1..40),
