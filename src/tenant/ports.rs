@@ -59,6 +59,10 @@ impl Block {
         u32::from(self.first())..u32::from(self.first()) + u32::from(count)
     }
 
+    fn is_sound(self) -> bool {
+        !self.ports().is_empty() && self.ports().end <= u32::from(u16::MAX) + 1
+    }
+
     fn overlaps(self, other: Self) -> bool {
         let (one, other) = (self.ports(), other.ports());
         one.start < other.end && other.start < one.end
@@ -128,8 +132,14 @@ impl Ports {
     fn read(&self) -> Result<Leases, PortError> {
         match files::read_optional(&self.path)? {
             None => Ok(Leases::default()),
-            Some(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() }),
+            Some(bytes) => {
+                let torn = |reason: String| PortError::Torn { path: self.path.clone(), reason };
+                let file: Leases = serde_json::from_slice(&bytes).map_err(|e| torn(e.to_string()))?;
+                match file.leases.iter().find(|(_, block)| !block.is_sound()) {
+                    Some((cluster, _)) => Err(torn(format!("the ports of {cluster} end past the last one"))),
+                    None => Ok(file),
+                }
+            }
         }
     }
 
@@ -205,12 +215,15 @@ mod tests {
     }
 
     proptest! {
+        // Each step syncs a file: a few histories, each of many steps.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn leases_never_share_a_port_stay_in_the_range_and_stay_what_they_were(
             wishes in proptest::collection::vec((0_u8..12, prop_oneof![Just(1_u16), Just(4)], any::<bool>()), 1..40),
         ) {
             let dir = tempfile::tempdir().unwrap();
-            // Nothing is bound here, so only the leases decide.
+            // What else is bound on this host may exhaust it sooner; that is a lease refused, not one shared.
             let (path, range) = (dir.path().join("ports.json"), 47_000..=47_023);
             let mut held: BTreeMap<String, Block> = BTreeMap::new();
             for (cluster, count, release) in wishes {
@@ -239,13 +252,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ports.json");
         files::write_atomic(&path, b"{\"leases\":{\"old\":47100}}", None).unwrap();
-        let ports = Ports::with_range(path.clone(), 47_100..=47_110);
+        // Wide enough for whatever else is bound on this host meanwhile.
+        let range = 47_100..=47_899;
+        let ports = Ports::with_range(path.clone(), range.clone());
         assert_eq!(ports.lease("old", 1).unwrap(), 47_100);
         let first = ports.lease("new", 4).unwrap();
         let text: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let wanted = serde_json::json!({"leases": {"old": 47_100, "new": {"first": first, "count": 4}}});
         assert_eq!(text, wanted);
-        assert_eq!(Ports::with_range(path, 47_100..=47_110).lease("new", 4).unwrap(), first);
+        assert_eq!(Ports::with_range(path, range).lease("new", 4).unwrap(), first);
     }
 
     #[test]
@@ -287,5 +302,9 @@ mod tests {
         let error = Ports::with_range(path.clone(), 1..=2).lease("b", 1).unwrap_err().to_string();
         assert!(error.contains("ports.json") && error.contains("restore it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"{\"leases\":{\"a\":16");
+        let past_the_end = br#"{"leases":{"a":{"first":65534,"count":4}}}"#;
+        files::write_atomic(&path, past_the_end, None).unwrap();
+        let error = Ports::with_range(path, 1..=2).lease("a", 4).unwrap_err().to_string();
+        assert!(error.contains("the ports of a end past"), "{error}");
     }
 }
