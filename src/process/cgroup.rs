@@ -150,10 +150,10 @@ fn own_cgroup() -> io::Result<PathBuf> {
 
 /// Where the unified line of `/proc/self/cgroup` lies under a mount that shows the hierarchy from `mount_root` down. A
 /// membership outside of it (a container's view) leaves the mount point itself.
-fn locate(mount_point: &Path, mount_root: &str, membership: &str) -> PathBuf {
+pub(super) fn locate(mount_point: &Path, mount_root: &str, membership: &str) -> PathBuf {
     let own = membership.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     match Path::new(own).strip_prefix(mount_root) {
-        Ok(below) if !below.components().any(|part| part == std::path::Component::ParentDir) => {
+        Ok(below) if below.components().all(|part| matches!(part, std::path::Component::Normal(_))) => {
             mount_point.join(below)
         }
         _ => mount_point.to_owned(),

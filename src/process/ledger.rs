@@ -107,7 +107,11 @@ impl Ledger {
 }
 
 fn read(path: &Path) -> std::io::Result<Record> {
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    parse(&fs::read(path)?)
+}
+
+pub(super) fn parse(bytes: &[u8]) -> std::io::Result<Record> {
+    Ok(serde_json::from_slice(bytes)?)
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! One file holds every lease, so a port stays with its cluster for the cluster's life. All calls block on that file.
 
 use crate::files::{self, FileError};
+use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +27,25 @@ pub enum PortError {
     Exhausted { cluster: String, first: u16, last: u16, leased: usize },
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Leases {
+pub(super) struct Leases {
     leases: BTreeMap<String, u16>,
+}
+
+impl Leases {
+    /// The leases in a file that is called `path`.
+    pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self, PortError> {
+        serde_json::from_slice(bytes)
+            .map_err(|e| PortError::Torn { path: path.to_owned(), reason: one_line(e) })
+    }
+
+    pub(super) fn written(&self, path: &Path) -> Result<Vec<u8>, PortError> {
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|e| PortError::Torn { path: path.to_owned(), reason: e.to_string() })?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }
 
 /// The lease file of one state directory. Share one per daemon: it serialises its callers.
@@ -85,16 +101,12 @@ impl Ports {
     fn read(&self) -> Result<Leases, PortError> {
         match files::read_optional(&self.path)? {
             None => Ok(Leases::default()),
-            Some(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() }),
+            Some(bytes) => Leases::parse(&bytes, &self.path),
         }
     }
 
     fn write(&self, leases: &Leases) -> Result<(), PortError> {
-        let mut text = serde_json::to_vec_pretty(leases)
-            .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() })?;
-        text.push(b'\n');
-        Ok(files::write_atomic(&self.path, &text, None)?)
+        Ok(files::write_atomic(&self.path, &leases.written(&self.path)?, None)?)
     }
 }
 
@@ -119,7 +131,6 @@ pub(super) fn is_free(port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn leases(ports: &[u16]) -> BTreeMap<String, u16> {
         ports.iter().map(|port| (format!("c{port}"), *port)).collect()
