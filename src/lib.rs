@@ -12,6 +12,8 @@ pub mod estate;
 pub mod file_events;
 pub mod files;
 pub mod front;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guard;
 pub mod https;
 pub mod kcp;

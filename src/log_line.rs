@@ -11,6 +11,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+
 /// A longer line is judged by its beginning: a component that writes no newline must not fill the daemon's memory.
 const LONGEST_LINE: usize = 64 << 10;
 

@@ -16,6 +16,8 @@ pub mod deadline;
 pub mod events;
 pub mod files;
 mod follow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod peer;
 pub mod rendezvous;
 mod routes;

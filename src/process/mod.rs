@@ -19,6 +19,8 @@
 mod birth;
 mod cgroup;
 mod children;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod host;
 mod identity;
 mod ledger;

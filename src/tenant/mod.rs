@@ -12,6 +12,8 @@
 mod config_file;
 pub mod defaults;
 pub mod dsn;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod kine;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
