@@ -2,12 +2,11 @@
 //! in an environment, and the end of a log.
 
 use super::mark::StateMark;
-use super::{cgroup, ledger as records, output};
+use super::{hierarchy, ledger as records, output};
 use crate::fuzzing::text;
 use crate::layout::Layout;
 use procfs::FromRead;
 use std::io::Write;
-use std::path::Path;
 
 pub fn ledger(bytes: &[u8]) {
     if let Ok(record) = records::parse(bytes) {
@@ -28,18 +27,17 @@ fn assert_seen_under_any_name(name: &[u8]) {
     assert_eq!(stat.ok(), Some((4711, 4700, 123_456, 'S')), "{}", text(&line));
 }
 
-/// `/proc/<pid>/stat`, `/proc/self/cgroup`, a mark, and a log's end, all from the same bytes.
+/// `/proc/<pid>/stat`, `/proc/self/mountinfo` and `cgroup`, a mark, and a log's end, all from the same bytes.
 pub fn process_tables(bytes: &[u8]) {
     assert_seen_under_any_name(bytes);
     let text = text(bytes);
-    let mount = Path::new("/sys/fs/cgroup");
-    for root in ["/", "/system.slice", &text] {
-        let own = cgroup::locate(mount, root, &text);
-        assert!(
-            own.starts_with(mount) && !own.components().any(|part| part.as_os_str() == ".."),
-            "{}",
-            own.display()
-        );
+    // Mounts and membership, in this order, apart by an empty line.
+    let middle = bytes.windows(2).position(|two| two == b"\n\n").map_or(bytes.len(), |end| end + 1);
+    let (mountinfo, membership) = bytes.split_at(middle);
+    for place in hierarchy::within(mountinfo, membership.trim_ascii_start()) {
+        let points =
+            mountinfo.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+        assert!(points.count() > 0 && !place.ends_with(".."), "{}", place.display());
     }
     let mark = StateMark::of(&Layout::new("/state".into(), None));
     if let Some(component) = mark.parse(&text) {

@@ -21,6 +21,7 @@ mod cgroup;
 mod children;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod hierarchy;
 mod host;
 mod identity;
 mod ledger;

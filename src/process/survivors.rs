@@ -86,7 +86,7 @@ impl Search {
         let recorded = records
             .iter()
             .filter_map(|record| Some((record.component.clone(), Cgroup::at(record.cgroup.clone()?))));
-        let here = CgroupRoot::find(&mark).map(|root| root.all()).unwrap_or_default();
+        let here = CgroupRoot::look(&mark).map(|root| root.all()).unwrap_or_default();
         let cgroups = recorded.chain(here).collect();
         Self { records, mark, cgroups }
     }
