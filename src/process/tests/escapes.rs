@@ -26,9 +26,48 @@ pub(super) const IN_AN_OWN_SESSION: &str = "setsid sh -c 'echo $$ > gate; : < ne
 /// As a postgres backend: own session, no environment, the leader's executable and directory.
 const WITHOUT_ENVIRONMENT: &str = "setsid env -i /bin/sh -c 'echo $$ > gate; : < never' &";
 
+/// As daemon(3) does it, but with a fork more: own session, no parent, the root directory. It keeps its environment.
+const DAEMONIZED: &str =
+    r#"D=$PWD setsid sh -c '(cd / && exec sh -c "echo \$\$ > \$D/gate; : < \$D/never") & exit 0' &"#;
+/// The same with an environment of its own: of what a process can shed, nothing is left.
+const WITHOUT_ANY_MARK: &str = r#"setsid env -i D="$PWD" /bin/sh -c '(cd / && exec sh -c "echo \$\$ > \$D/gate; : < \$D/never") & exit 0' &"#;
+/// SIGTERM is ignored by everyone born after the trap.
+const DEAF: &str =
+    "trap '' TERM; setsid sh -c 'echo $$ > gate; : < never' & sh -c 'echo $$ > gate; : < never' &";
+
 #[tokio::test]
 async fn nobody_escapes_a_cgroup_reap() {
-    escape(Bench::new(), &[IN_THE_GROUP, IN_AN_OWN_SESSION, WITHOUT_ENVIRONMENT].join("\n"), 3).await;
+    let every_way = [IN_THE_GROUP, IN_AN_OWN_SESSION, WITHOUT_ENVIRONMENT, DAEMONIZED].join("\n");
+    escape(Bench::new(), &every_way, 4).await;
+}
+
+#[tokio::test]
+async fn a_daemon_forked_twice_is_reaped_without_a_cgroup() {
+    escape(Bench::with(ProcessHost::without_cgroups), DAEMONIZED, 1).await;
+}
+
+#[tokio::test]
+async fn a_whole_tree_that_ignores_sigterm_is_reaped() {
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        escape(Bench::with(host), DEAF, 2).await;
+    }
+}
+
+/// The limit of a reap without a cgroup, and the reason to have one (docs/supervision.md).
+#[tokio::test]
+async fn what_sheds_parents_session_environment_and_directory_is_only_seen_by_its_cgroup() {
+    orphans::become_subreaper().unwrap();
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let mut bench = Bench::with(host);
+        let leader = bench.start(&format!("{WITHOUT_ANY_MARK} wait")).await;
+        let escaped = bench.announced().await;
+        soon(bench.host.exited(&leader)).await;
+        let record = Ledger::open(bench.layout.ledger()).unwrap().read(&id()).unwrap();
+        bench.end(&leader).await;
+        assert_eq!(is_alive(&escaped), record.cgroup.is_none());
+        bench.host.signal(&escaped, Signal::Kill).await.unwrap();
+        soon(bench.host.exited(&escaped)).await;
+    }
 }
 
 #[tokio::test]

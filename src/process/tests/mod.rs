@@ -5,6 +5,7 @@ mod earlier_daemon;
 mod escapes;
 mod life;
 mod postgres;
+mod storm;
 mod tools;
 mod zombies;
 

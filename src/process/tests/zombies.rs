@@ -20,3 +20,35 @@ async fn orphaned_zombies_are_collected_and_no_status_is_stolen() {
     assert!(tool.contains("exit code 4"), "{tool}");
     bench.end(&leader).await;
 }
+
+/// The leader becomes a program that knows nothing of the children it has, and never waits for one.
+#[tokio::test]
+async fn zombies_of_a_parent_that_never_waits_do_not_hold_up_its_reap() {
+    orphans::become_subreaper().unwrap();
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let mut bench = Bench::with(host);
+        let children = "for child in 1 2 3 4 5 6 7 8; do sh -c 'echo $$ > gate' & done; exec sleep 600";
+        let parent = bench.start(children).await;
+        let mut zombies = Vec::new();
+        for _ in 0..8 {
+            zombies.push(bench.announced().await);
+        }
+        let is_there = |zombie: &Identity| identity_of(zombie.pid).is_some_and(|now| now == *zombie);
+        soon(async {
+            while zombies.iter().any(is_alive) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert!(zombies.iter().all(is_there), "nobody has waited for them");
+        bench.end(&parent).await;
+        soon(async {
+            while zombies.iter().any(is_there) {
+                orphans::collect();
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert!(!is_alive(&parent));
+    }
+}
