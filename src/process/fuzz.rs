@@ -5,11 +5,14 @@ use super::mark::StateMark;
 use super::{hierarchy, ledger as records, output};
 use crate::fuzzing::text;
 use crate::layout::Layout;
+use crate::names;
 use procfs::FromRead;
 use std::io::Write;
 
 pub fn ledger(bytes: &[u8]) {
     if let Ok(record) = records::parse(bytes) {
+        assert!(names::chain(&record.component.chain).is_ok(), "{}", record.component);
+        assert!(record.cgroup.iter().all(|cgroup| cgroup.components().count() > 2), "{:?}", record.cgroup);
         let written = serde_json::to_vec_pretty(&record).unwrap_or_default();
         assert_eq!(records::parse(&written).ok(), Some(record));
     }
