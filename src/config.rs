@@ -6,6 +6,8 @@
 mod account;
 pub mod defaults;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod setting;
 mod show;
 mod values;

@@ -12,6 +12,8 @@ pub mod estate;
 pub mod file_events;
 pub mod files;
 pub mod front;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guard;
 pub mod https;
 pub mod kcp;
@@ -20,6 +22,7 @@ pub mod log_line;
 pub mod logs;
 pub mod names;
 mod off_thread;
+mod one_line;
 pub mod preflight;
 pub mod process;
 pub mod tenant;

@@ -10,6 +10,9 @@ use crate::off_thread::off_thread;
 use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+
 /// A longer line is judged by its beginning: a component that writes no newline must not fill the daemon's memory.
 const LONGEST_LINE: usize = 64 << 10;
 /// Read and judged at once: bounds what a gate holds in memory, however much was written since.

@@ -12,6 +12,7 @@ use crate::files::{FileError, read_optional};
 use crate::https::Https;
 use crate::log_line;
 use crate::off_thread::off_thread;
+use crate::one_line::one_line;
 use crate::tenant::credentials::Credentials;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
@@ -104,7 +105,7 @@ impl Blueprint for CloudControllerManager {
         .await
         .map_err(|e| GateError::Hopeless(format!("cluster {}: {e}", self.cluster)))?;
         match word.strip_prefix(REFUSED) {
-            Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{refusal}", self.cluster))),
+            Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{}", self.cluster, one_line(refusal)))),
             None => Ok(()),
         }
     }

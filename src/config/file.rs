@@ -4,6 +4,7 @@ use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
 use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
+use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -71,6 +72,6 @@ pub(super) fn read(text: &str, path: &Path) -> Result<File, ConfigError> {
     toml::from_str(text).map_err(|error| ConfigError::Invalid {
         path: path.to_owned(),
         line: error.span().map_or(1, |span| line_of(text, span.start)),
-        reason: error.message().replace('\n', ", "),
+        reason: one_line(error.message().replace('\n', ", ")),
     })
 }

@@ -17,6 +17,8 @@ pub mod daemon;
 pub mod deadline;
 pub mod events;
 pub mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod peer;
 pub mod rendezvous;
 mod routes;

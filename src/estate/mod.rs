@@ -4,6 +4,8 @@
 //! [`files`]. It starts nothing and decides nothing.
 
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod records;
 mod renewal;
 

@@ -31,7 +31,7 @@ impl StartLog {
         }
     }
 
-    fn hear(&mut self, line: &str) {
+    pub(super) fn hear(&mut self, line: &str) {
         if line.contains("starting leader election") {
             if let Some(identity) = field(line, "identity") {
                 self.identity = Some(identity.to_owned());

@@ -293,9 +293,7 @@ impl Shared {
             }
             return Ok(left);
         }
-        let table = self.table.fresh()?;
-        let found = remains::of(record, &table, &children::all_but(identity.pid));
-        Ok(found.into_iter().map(|entry| (entry.into(), entry.name.clone())).collect())
+        remains::search(record, &children::all_but(identity.pid), || self.table.fresh())
     }
 }
 

@@ -20,6 +20,9 @@ mod adoption;
 mod birth;
 mod cgroup;
 mod children;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod hierarchy;
 mod host;
 mod identity;
 mod ledger;

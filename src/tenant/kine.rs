@@ -150,7 +150,7 @@ impl Kine {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+pub(super) enum Line {
     Available,
     /// A refusal by SQLSTATE that no retry changes.
     Never(&'static str),
@@ -159,7 +159,7 @@ enum Line {
 }
 
 /// Its lines may hold keys and values of its clients: judged here, never quoted.
-fn judge(line: &str) -> Line {
+pub(super) fn judge(line: &str) -> Line {
     // Wrong password, no such role (also by name: 28000), no such database.
     const NEVER: [&str; 3] = ["28P01", "28000", "3D000"];
     if line.contains("Kine available at") {

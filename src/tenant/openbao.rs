@@ -5,7 +5,7 @@
 
 mod config;
 mod files;
-mod login;
+pub(super) mod login;
 
 use super::defaults;
 use super::dsn::Database;

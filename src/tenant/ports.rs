@@ -4,12 +4,13 @@
 //! ports: one for a kube-apiserver, several for a k3s. All calls block on that file.
 
 use crate::files::{self, FileError};
+use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::{Range, RangeInclusive};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, thiserror::Error)]
@@ -69,10 +70,31 @@ impl Block {
     }
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Leases {
+pub(super) struct Leases {
     leases: BTreeMap<String, Block>,
+}
+
+impl Leases {
+    /// The leases in a file that is called `path`.
+    pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self, PortError> {
+        let torn = |reason: String| PortError::Torn { path: path.to_owned(), reason };
+        let file: Self = serde_json::from_slice(bytes).map_err(|e| torn(one_line(e)))?;
+        match file.leases.iter().find(|(_, block)| !block.is_sound()) {
+            Some((cluster, _)) => {
+                Err(torn(one_line(format!("the ports of {cluster} end past the last one"))))
+            }
+            None => Ok(file),
+        }
+    }
+
+    pub(super) fn written(&self, path: &Path) -> Result<Vec<u8>, PortError> {
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|e| PortError::Torn { path: path.to_owned(), reason: e.to_string() })?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }
 
 /// The lease file of one state directory. Share one per daemon: it serialises its callers.
@@ -132,22 +154,12 @@ impl Ports {
     fn read(&self) -> Result<Leases, PortError> {
         match files::read_optional(&self.path)? {
             None => Ok(Leases::default()),
-            Some(bytes) => {
-                let torn = |reason: String| PortError::Torn { path: self.path.clone(), reason };
-                let file: Leases = serde_json::from_slice(&bytes).map_err(|e| torn(e.to_string()))?;
-                match file.leases.iter().find(|(_, block)| !block.is_sound()) {
-                    Some((cluster, _)) => Err(torn(format!("the ports of {cluster} end past the last one"))),
-                    None => Ok(file),
-                }
-            }
+            Some(bytes) => Leases::parse(&bytes, &self.path),
         }
     }
 
     fn write(&self, leases: &Leases) -> Result<(), PortError> {
-        let mut text = serde_json::to_vec_pretty(leases)
-            .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() })?;
-        text.push(b'\n');
-        Ok(files::write_atomic(&self.path, &text, None)?)
+        Ok(files::write_atomic(&self.path, &leases.written(&self.path)?, None)?)
     }
 }
 
@@ -185,7 +197,6 @@ pub(super) fn taken(ports: impl IntoIterator<Item = (u16, &'static str)>) -> Opt
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::Path;
 
     fn leased(ports: &[u16]) -> Vec<Block> {
         ports.iter().map(|port| Block::One(*port)).collect()
@@ -251,14 +262,14 @@ mod tests {
     fn a_lease_file_of_single_ports_is_read_kept_and_joined_by_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ports.json");
-        files::write_atomic(&path, b"{\"leases\":{\"old\":47100}}", None).unwrap();
-        // Wide enough for whatever else is bound on this host meanwhile.
-        let range = 47_100..=47_899;
+        files::write_atomic(&path, b"{\"leases\":{\"old\":21100}}", None).unwrap();
+        // Below the ephemeral range: there, what other tests connect with may hold any of them.
+        let range = 21_100..=21_899;
         let ports = Ports::with_range(path.clone(), range.clone());
-        assert_eq!(ports.lease("old", 1).unwrap(), 47_100);
+        assert_eq!(ports.lease("old", 1).unwrap(), 21_100);
         let first = ports.lease("new", 4).unwrap();
         let text: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let wanted = serde_json::json!({"leases": {"old": 47_100, "new": {"first": first, "count": 4}}});
+        let wanted = serde_json::json!({"leases": {"old": 21_100, "new": {"first": first, "count": 4}}});
         assert_eq!(text, wanted);
         assert_eq!(Ports::with_range(path, range).lease("new", 4).unwrap(), first);
     }
