@@ -37,7 +37,8 @@ impl fmt::Display for ExitStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawned {
     pub identity: Identity,
-    /// Length of the output file before this process wrote to it: where its own lines begin.
+    /// How many bytes had ever been written to the output before this process did: where its own lines begin. A
+    /// rotation does not change it.
     pub log_offset: u64,
 }
 
@@ -215,8 +216,9 @@ pub trait Processes: Send + Sync + 'static {
     /// Resolves when nothing is left, and forgets the record. Idempotent.
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String>;
 
-    /// The last `lines` lines this component wrote. Never fails: an unreadable log is an empty one.
-    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String>;
+    /// The last `lines` lines that the component wrote from `log_offset` on: the words of one life. Never fails: an
+    /// unreadable log is an empty one.
+    async fn log_tail(&self, log: &Path, log_offset: u64, lines: usize) -> Vec<String>;
 }
 
 /// Port discovery.
@@ -317,6 +319,32 @@ impl Recorded {
     }
 }
 
+/// The Kubernetes a tenant runs. Chosen when it is made, for life: its data belong to the one that wrote them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distribution {
+    /// kube-apiserver and kube-controller-manager. Every record without the field is one of these.
+    #[default]
+    Kubernetes,
+    K3s,
+}
+
+impl Distribution {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kubernetes => "kubernetes",
+            Self::K3s => "k3s",
+        })
+    }
+}
+
 /// Desired state of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -324,6 +352,8 @@ pub struct TenantRecord {
     pub name: String,
     /// Unique for the life of the cluster; the identity guard compares it.
     pub uid: String,
+    #[serde(default, skip_serializing_if = "Distribution::is_default")]
+    pub distribution: Distribution,
     pub run: bool,
     /// It is to be deleted, and must never run again: some of its files may be gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

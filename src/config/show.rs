@@ -13,9 +13,19 @@ struct Entry<'a> {
 }
 
 /// Sections in the order of the sample file; the first one has no header.
-fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 5] {
-    let Config { state_dir, run_dir, user, start_concurrency, stop_children, front, ports, kcp, components } =
-        config;
+fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 6] {
+    let Config {
+        state_dir,
+        run_dir,
+        user,
+        start_concurrency,
+        stop_children,
+        front,
+        ports,
+        logs,
+        kcp,
+        components,
+    } = config;
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
@@ -27,6 +37,7 @@ fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 5] {
         ("", top),
         ("front", vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
         ("ports", vec![text("range", &ports.range)]),
+        ("logs", vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
         ("kcp", vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
         ("components", component_paths(components)),
     ]

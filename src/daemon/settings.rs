@@ -4,6 +4,7 @@ use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
 use crate::layout::Layout;
+use crate::logs::Limits;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
 use std::fs;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub stop_children: bool,
     /// Tenants that may be starting at the same time.
     pub start_concurrency: usize,
+    /// How much of each component's output is kept.
+    pub logs: Limits,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
 }

@@ -3,6 +3,8 @@
 //! Every call blocks on the file system.
 
 use crate::files::{self, FileError};
+use crate::names;
+use crate::one_line::one_line;
 use crate::tenant::ports::PortError;
 use berth_actors::host::{Recorded, TenantRecord};
 use std::fs;
@@ -85,7 +87,15 @@ impl Records {
 fn read(path: &Path) -> Result<TenantRecord, RecordError> {
     let bytes =
         fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })?;
-    let record: TenantRecord = serde_json::from_slice(&bytes)
+    parse(&bytes, path)
+}
+
+/// The record in a file that is called `path`.
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<TenantRecord, RecordError> {
+    let record: TenantRecord = serde_json::from_slice(bytes)
+        .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: one_line(error) })?;
+    // A name leads to paths, sockets and chains: one that could not be given to a cluster is not taken from a file either.
+    names::cluster(&record.name)
         .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: error.to_string() })?;
     if path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
         Ok(record)
@@ -106,9 +116,16 @@ pub(super) fn remove_tree(path: &Path) -> Result<(), RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_actors::host::Distribution;
 
     fn record(name: &str) -> TenantRecord {
-        TenantRecord { name: name.into(), uid: "u".into(), run: true, erase: false }
+        TenantRecord {
+            name: name.into(),
+            uid: "u".into(),
+            distribution: Distribution::K3s,
+            run: true,
+            erase: false,
+        }
     }
 
     #[test]
@@ -121,6 +138,21 @@ mod tests {
         records.remove("a").unwrap();
         records.remove("a").unwrap();
         assert_eq!(records.all().unwrap().tenants, [record("b")]);
+    }
+
+    #[test]
+    fn a_record_from_before_there_was_a_choice_is_of_kubernetes_and_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        let text = br#"{"name":"old","uid":"u","run":true}"#;
+        files::write_atomic(&dir.path().join("old.json"), text, None).unwrap();
+        let old = records.all().unwrap().tenants.remove(0);
+        assert_eq!(old.distribution, Distribution::Kubernetes);
+        records.put(&old).unwrap();
+        assert_eq!(records.all().unwrap().tenants, [old]);
+        assert!(!fs::read_to_string(dir.path().join("old.json")).unwrap().contains("distribution"));
+        records.put(&record("new")).unwrap();
+        assert!(fs::read_to_string(dir.path().join("new.json")).unwrap().contains("\"k3s\""));
     }
 
     #[test]

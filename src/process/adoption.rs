@@ -99,6 +99,7 @@ impl Shared {
             log_offset: record.log_offset,
         };
         if let Some(life) = life {
+            self.logs.keep(&record.log);
             self.lives().insert(identity.clone(), life);
         }
         Ok(Some(Survivor { running, digest: record.digest, alive }))

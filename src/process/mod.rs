@@ -13,7 +13,6 @@
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it
-//! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
@@ -22,6 +21,9 @@ mod adoption;
 mod birth;
 mod cgroup;
 mod children;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod hierarchy;
 mod host;
 mod identity;
 mod ledger;
@@ -29,12 +31,10 @@ mod life;
 pub mod lock;
 mod mark;
 pub mod orphans;
-mod output;
 mod post_mortem;
 mod raw;
 mod reap;
 mod remains;
-mod rotation;
 mod spawn;
 pub mod survivors;
 mod table;

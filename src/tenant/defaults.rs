@@ -13,9 +13,12 @@ const fn ms(millis: u64) -> Duration {
 }
 const DAY: Duration = s(24 * 3600);
 
-/// Ports leased to API servers: a thousand, below the kernel's ephemeral range (32768 and up), so no outgoing
+/// Ports leased to API servers, in blocks: a thousand, below the kernel's ephemeral range (32768 and up), so no outgoing
 /// connection takes one between two starts; above 16443 nothing common is registered.
 pub const PORTS: RangeInclusive<u16> = 16443..=17442;
+
+/// What a k3s opens: its API, behind it an API server on the next port, a controller manager and a scheduler.
+pub const K3S_PORTS: u16 = 4;
 
 /// Cluster IPs of Services; the first one is in the API server's certificate. A tenant has no network of its own yet, so
 /// all may share Kubernetes' customary range.
@@ -45,6 +48,8 @@ pub const ORPHAN_GRACE: Duration = s(1);
 pub const ORPHAN_DEADLINE: Duration = s(5);
 /// OpenBao is up after 0.2 s; a probe costs it a TLS handshake.
 pub const OPENBAO_PROBE: Duration = ms(50);
+/// Writes work 20 ms after postgres accepts again; a read that comes too early leaves a line in kine's log.
+pub const KINE_PROBE: Duration = ms(50);
 /// An API server needs 2.4 s to start; more probes only slow it down.
 pub const API_PROBE: Duration = ms(100);
 /// Hanging probes are normal while the store is away; the next one may find it back.
@@ -136,6 +141,17 @@ pub fn kube_controller_manager() -> Life {
     }
 }
 
+pub fn k3s() -> Life {
+    Life {
+        // Six starts that run into their deadline, as in the others.
+        restart: RestartPolicy { window: s(1200), ..policy() },
+        // Not measured here. Its parts end together; the second signal makes it exit at once.
+        stop: term(s(20), Some(s(8))),
+        // An API server and a controller manager in one, after unpacking itself and retries every 5 s of its own.
+        start_deadline: s(120),
+    }
+}
+
 pub fn cloud_controller_manager() -> Life {
     Life {
         // It retries by itself whatever an API server may answer; it ends only on a refusal or a fault of its own.
@@ -159,6 +175,7 @@ mod tests {
             kine(),
             kube_apiserver(),
             kube_controller_manager(),
+            k3s(),
             cloud_controller_manager(),
         ] {
             let one = life.start_deadline + life.stop.deadline + life.restart.max_delay;

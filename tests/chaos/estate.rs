@@ -41,6 +41,7 @@ impl StandIns {
             kube_apiserver: program.clone(),
             kube_controller_manager: program.clone(),
             kcp: program.clone(),
+            k3s: None,
             ccm: program.clone(),
         };
         let kcp = KcpConfig {
@@ -98,7 +99,7 @@ impl Estate for StandIns {
     }
 
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
-        let port = self.ports.lease(name).map_err(|error| error.to_string())?;
+        let port = self.ports.lease(name, 1).map_err(|error| error.to_string())?;
         let base = self.chain(name, true)?;
         let socket = |name: &str| base.sockets.join(format!("{name}.sock"));
         let kine = StandIn {

@@ -142,13 +142,17 @@ impl ChildActor {
             return None;
         }
         self.await_exit(running.identity.clone(), ctx);
-        let started_with = |previous_address| {
-            let context = host::Context { previous_address, ..self.upstream.clone() };
-            self.step.blueprint.spec(&context).is_ok_and(|spec| spec.digest() == digest)
-        };
+        // What would be started today may not be known now: no reason to end what runs.
+        let mut known = [None, running.address]
+            .into_iter()
+            .filter_map(|previous_address| {
+                let context = host::Context { previous_address, ..self.upstream.clone() };
+                self.step.blueprint.spec(&context).ok()
+            })
+            .peekable();
         Some(Found {
             identity: running.identity,
-            fits: started_with(None) || started_with(running.address),
+            fits: known.peek().is_none() || known.any(|spec| spec.digest() == digest),
             is_placed: running.address.is_some() || self.step.blueprint.listens() == Listens::No,
         })
     }
@@ -252,13 +256,13 @@ impl ChildActor {
 
     /// The last words of a process go into its own failure report, not into that of a start that never had one.
     fn fetch_tail(&self, ctx: &mut Context<Self>) {
-        let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
+        let Some(Running { log, log_offset, .. }) = self.running.clone() else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
         let quotes = self.step.blueprint.quotes_log();
         let read = async move {
             if quotes {
-                processes.log_tail(&log, TAIL).await
+                processes.log_tail(&log, log_offset, TAIL).await
             } else {
                 vec![format!("its log may hold values and is not quoted: {}", log.display())]
             }

@@ -70,13 +70,22 @@ async fn an_address_that_was_never_recorded_is_asked_for_and_restarts_nobody() {
 async fn a_changed_spec_restarts_its_component_and_what_cannot_live_through_that() {
     let world = left_behind().await;
     let before = pids(&world);
-    world.component("demo/kine").set_args(&["--new"]);
+    world.component("demo/kine").set_args(Some(&["--new"]));
     arrived(&world).await;
     let after = pids(&world);
     let changed = before.iter().filter(|(name, pid)| after[*name] != **pid).map(|(name, _)| name.as_str());
     assert_eq!(changed.collect::<Vec<_>>(), ["demo/apiserver", "demo/kine"]);
     let stopped = world.host.diary.of("signal");
     assert_eq!(stopped, ["demo/apiserver Term", "demo/kine Term"]);
+}
+
+#[actix::test]
+async fn what_cannot_be_started_today_is_no_reason_to_end_what_runs() {
+    let world = left_behind().await;
+    let before = pids(&world);
+    world.component("demo/kine").set_args(None);
+    arrived(&world).await;
+    assert_eq!(pids(&world), before);
 }
 
 #[actix::test]
