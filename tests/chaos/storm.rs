@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+/// For a process to end after one it cannot live without.
+const CONSEQUENCE: Duration = Duration::from_secs(1);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -151,8 +153,26 @@ impl Weather {
         }
     }
 
-    async fn judge(&self) -> Result<usize, String> {
-        verdict::holds(&self.system, &self.status, &self.writers).await
+    /// What does not hold at a moment at which everything is ready. A main process that ends because one of its own was
+    /// killed may do so only now: then the storm was not over yet.
+    async fn judge(&mut self) -> Result<usize, String> {
+        let began = Instant::now();
+        loop {
+            self.settle().await?;
+            match verdict::holds(&self.system, &self.status, &self.writers).await {
+                Err(reason) if began.elapsed() > self.bound() => return Err(reason),
+                Err(reason) => {
+                    sleep(CONSEQUENCE).await;
+                    let now = self.system.client().status().await.map_err(|error| error.to_string())?;
+                    if verdict::arrived(&self.system, &now, &[]).is_ok()
+                        && verdict::shown(&now) == verdict::shown(&self.status)
+                    {
+                        return Err(reason);
+                    }
+                }
+                written => return written,
+            }
+        }
     }
 
     async fn finish(&mut self) -> Result<(), String> {
@@ -179,6 +199,9 @@ impl Weather {
         self.stolen.clear();
         self.frozen.drain(..).for_each(|frozen| frozen.signal(Signal::CONT));
         self.system.signal_daemon(Signal::CONT);
+        if self.system.kind == Kind::Real && !self.killed.is_empty() {
+            sleep(CONSEQUENCE).await;
+        }
         let (client, bound, began) = (self.system.client(), self.bound(), Instant::now());
         let mut missing = "no daemon answers".to_owned();
         while began.elapsed() < bound {

@@ -51,6 +51,12 @@ pub fn arrived(system: &System, status: &TreeStatus, killed: &[i32]) -> Result<(
     Ok(())
 }
 
+/// Every process as the daemon shows it.
+pub fn shown(status: &TreeStatus) -> Vec<Option<u32>> {
+    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+    chains.flat_map(|chain| &chain.children).map(|child| child.pid).collect()
+}
+
 /// Everything else: the daemon may say what it likes.
 pub async fn holds(system: &System, status: &TreeStatus, writers: &[Writer]) -> Result<usize, String> {
     one_process_each(system, status)?;
