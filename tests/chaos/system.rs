@@ -86,13 +86,13 @@ impl System {
     }
 
     /// What a daemon on real components is: `berth`, beside this program.
-    pub fn program(&self) -> PathBuf {
+    pub fn program() -> PathBuf {
         berth::testing::components().kcp.path.clone()
     }
 
     fn dev(&self) -> Command {
         let components = berth::testing::components();
-        let mut command = Command::new(self.program());
+        let mut command = Command::new(Self::program());
         command.args(["dev", "--front", &self.front.to_string()]);
         let programs: [(&str, &Path); 5] = [
             ("--postgres", &components.postgres_bin),

@@ -6,7 +6,7 @@ use crate::storms::blueprint::{RECHECK_WITHIN, STOP_WITHIN};
 use crate::storms::census::Process;
 use crate::storms::component::{EXIT_AT_START, IGNORE_TERM};
 use crate::storms::plan::{Fault, Trigger};
-use crate::storms::system::{DEMO, EXTRA};
+use crate::storms::system::{DEMO, EXTRA, System};
 use berth::control::Client;
 use berth::control::api::Action;
 use berth::fault;
@@ -103,7 +103,7 @@ impl Weather {
                 self.order(|client| async move { drop(client.act(DEMO, Action::Restart).await) });
             }
             Fault::Upgrade => {
-                let program = self.system.program();
+                let program = System::program();
                 self.order(move |client| async move { drop(client.upgrade(&program).await) });
             }
         }
