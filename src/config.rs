@@ -8,6 +8,7 @@ pub mod defaults;
 mod file;
 mod setting;
 mod show;
+mod supervision;
 mod values;
 
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
 pub use setting::{Setting, Source};
+pub use supervision::{Ride, SupervisionConfig, TermsConfig};
 pub use values::{PortRange, Span};
 
 use std::net::SocketAddr;
@@ -35,6 +37,8 @@ pub struct Config {
     pub ports: PortsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
+    /// How each component starts, stops and comes back.
+    pub supervision: SupervisionConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +164,7 @@ impl Config {
                     ccm: store(given.ccm),
                 }
             },
+            supervision: supervision::read(file.supervision, origin)?,
         })
     }
 }

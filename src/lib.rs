@@ -19,6 +19,7 @@ pub mod layout;
 pub mod log_line;
 pub mod names;
 mod off_thread;
+pub mod policy;
 pub mod preflight;
 pub mod process;
 pub mod tenant;

@@ -3,6 +3,7 @@
 use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
+use super::supervision;
 use super::values::{AbsolutePath, Count, PortRange, Span};
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ pub(super) struct File {
     pub(super) ports: Ports,
     pub(super) kcp: Kcp,
     pub(super) components: Components,
+    pub(super) supervision: supervision::Given,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -96,7 +96,8 @@ impl Daemon {
         let processes = off_thread(move || ProcessHost::new(&hosted)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
-        let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
+        let estate =
+            HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports, settings.policies);
         let world = World {
             outside,
             estate: Arc::new(estate.clone()),

@@ -4,6 +4,7 @@ use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
 use crate::layout::Layout;
+use crate::policy::Policies;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
 use std::fs;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub start_concurrency: usize,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
+    /// How each component starts, stops and comes back.
+    pub policies: Policies,
 }
 
 /// Who the components and the daemon are, by name. Blocking.

@@ -59,5 +59,6 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         shutdown_delay: config.kcp.shutdown_delay.value.0,
         start_concurrency: config.start_concurrency.value,
         ports: config.ports.range.value.ports(),
+        policies: config.supervision.policies(),
     })
 }

@@ -1,15 +1,16 @@
-//! A tenant's chain: its blueprints in order, with their policies and what each does when an earlier one dies (G2).
+//! A tenant's chain: its blueprints in order, on the terms of [`crate::policy`].
 
-use super::defaults::{self, Life};
+use super::Tenant;
 use super::dsn::Database;
 use super::kine::{Endpoint, Kine};
 use super::kube_apiserver::KubeApiserver;
 use super::kube_controller_manager::KubeControllerManager;
 use super::openbao::OpenBao;
 use super::postgres::Postgres;
-use super::{Tenant, kine, kube_apiserver, kube_controller_manager, openbao, postgres};
-use berth_actors::host::{Blueprint, Guard};
-use berth_actors::spec::{Reaction, Role, Seam, Step};
+use crate::components::Program;
+use crate::policy::{Policies, Supervised, step};
+use berth_actors::host::Guard;
+use berth_actors::spec::{Role, Seam, Step};
 use std::sync::Arc;
 
 /// Databases in the tenant's postgres.
@@ -17,45 +18,23 @@ pub const KINE_DATABASE: &str = "kine";
 pub const OPENBAO_DATABASE: &str = "bao";
 
 /// postgres, OpenBao, kine, guard, kube-apiserver, kube-controller-manager and, where given, the cloud controller manager.
-pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>) -> Vec<Step> {
+pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>, policies: &Policies) -> Vec<Step> {
     let components = tenant.components();
-    let kine = kine_of(tenant);
-    let apiserver = apiserver_of(tenant);
-    let controllers = controllers_of(tenant);
-    let stand_in = |program: &crate::components::Program| program.stand_in.clone();
+    let guarded = |step| Step { role: Role::Kubernetes, seam: Seam::Guarded(guard), ..step };
     let mut steps = vec![
-        step(postgres::NAME, postgres_of(tenant), defaults::postgres()),
-        riding(step(openbao::NAME, openbao_of(tenant), defaults::openbao()), &[postgres::NAME]),
-        riding(step(kine::NAME, kine, defaults::kine()), &[postgres::NAME, openbao::NAME]),
-        Step {
-            role: Role::Kubernetes,
-            seam: Seam::Guarded(guard),
-            ..riding(
-                step(kube_apiserver::NAME, apiserver, defaults::kube_apiserver()),
-                &[postgres::NAME, openbao::NAME, kine::NAME],
-            )
-        },
-        // Not the API server: a settled controller manager needs up to 24 s to find it again, a restart 0.5 s.
-        riding(
-            step(kube_controller_manager::NAME, controllers, defaults::kube_controller_manager()),
-            &[postgres::NAME, openbao::NAME, kine::NAME],
+        step(Supervised::Postgres, postgres_of(tenant), policies),
+        played_by(&components.openbao, step(Supervised::OpenBao, openbao_of(tenant), policies)),
+        played_by(&components.kine, step(Supervised::Kine, kine_of(tenant), policies)),
+        played_by(
+            &components.kube_apiserver,
+            guarded(step(Supervised::KubeApiserver, apiserver_of(tenant), policies)),
+        ),
+        played_by(
+            &components.kube_controller_manager,
+            step(Supervised::KubeControllerManager, controllers_of(tenant), policies),
         ),
     ];
-    let programs = [
-        None,
-        stand_in(&components.openbao),
-        stand_in(&components.kine),
-        stand_in(&components.kube_apiserver),
-        stand_in(&components.kube_controller_manager),
-    ];
-    for (step, stand_in) in steps.iter_mut().zip(programs) {
-        step.stand_in = stand_in;
-    }
-    if let Some(ccm) = ccm {
-        let earlier: Vec<&str> = steps.iter().map(|step| step.component.as_str()).collect();
-        let ccm = riding(ccm, &earlier);
-        steps.push(ccm);
-    }
+    steps.extend(ccm);
     steps
 }
 
@@ -111,25 +90,7 @@ fn controllers_of(tenant: &Tenant) -> KubeControllerManager {
     }
 }
 
-/// A step that no earlier one matters to yet. The kcp store's postgres is one by itself.
-pub fn step(component: &str, blueprint: impl Blueprint, life: Life) -> Step {
-    Step {
-        component: component.to_owned(),
-        role: Role::Plain,
-        seam: Seam::Open,
-        blueprint: Arc::new(blueprint),
-        restart: life.restart,
-        stop: life.stop,
-        start_deadline: life.start_deadline,
-        reactions: std::collections::BTreeMap::new(),
-        stand_in: None,
-    }
-}
-
-/// `step` keeps running while one of `earlier` is away, unless it already says otherwise.
-fn riding(mut step: Step, earlier: &[&str]) -> Step {
-    for name in earlier {
-        step.reactions.entry((*name).to_owned()).or_insert(Reaction::RideThrough(defaults::RIDE_THROUGH));
-    }
-    step
+/// `step` says so where `program` is not the real component.
+fn played_by(program: &Program, step: Step) -> Step {
+    Step { stand_in: program.stand_in.clone(), ..step }
 }
