@@ -76,7 +76,7 @@ fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a>
     Entry { key: key.into(), value: Some(setting.value.to_string()), source: &setting.source }
 }
 
-fn text<'a, T: Display>(key: impl Into<Cow<'static, str>>, setting: &'a Setting<T>) -> Entry<'a> {
+fn text<T: Display>(key: impl Into<Cow<'static, str>>, setting: &Setting<T>) -> Entry<'_> {
     Entry { key: key.into(), value: Some(quoted(&setting.value)), source: &setting.source }
 }
 

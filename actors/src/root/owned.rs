@@ -50,8 +50,9 @@ impl Owned {
         !self.up && self.state == ChainState::Down
     }
 
+    /// Or is done: it will not be ready by itself.
     pub(super) fn gave_up(&self) -> bool {
-        self.up && matches!(self.state, ChainState::Degraded | ChainState::Refused)
+        self.up && self.state.needs_an_operator()
     }
 
     /// On its first way up. One that failed once is no longer: it may try for ever, and must not hold others up.

@@ -30,8 +30,8 @@ fn at_once(name: &str, tenant: &Owned, run: bool, want: ChainState) -> Option<Ar
         return None;
     }
     if tenant.gave_up() {
-        let text =
-            format!("{name} has given up ({}); berth cluster retry {name} tries again", tenant.reason());
+        let word = if tenant.state() == ChainState::Done { "is done" } else { "has given up" };
+        let text = format!("{name} {word} ({}); berth cluster retry {name} tries again", tenant.reason());
         return Some(Err(Refusal::Conflict(text)));
     }
     (tenant.state() == want).then_some(Ok(()))
