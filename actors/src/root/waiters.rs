@@ -88,9 +88,9 @@ impl Waiters {
         }
     }
 
-    pub(super) fn down(&mut self) {
+    pub(super) fn down(&mut self, arrival: &Arrival) {
         for reply in self.all_down.drain(..) {
-            let _ = reply.send(Ok(()));
+            let _ = reply.send(arrival.clone());
         }
     }
 
