@@ -40,7 +40,9 @@ impl House {
     fn new() -> Self {
         let mut steps = tenant();
         // Some of the deaths below are clean: they end what nothing follows.
-        steps.iter_mut().for_each(|step| step.restart.restart = Restart::Transient(vec![0]));
+        for step in &mut steps {
+            step.restart.restart = Restart::Transient(vec![0]);
+        }
         let seat = |step: &Step| Seat {
             child: Child::new(step.restart.clone(), step.stop, step.start_deadline, false, 7),
             orders: VecDeque::new(),
@@ -139,7 +141,8 @@ impl House {
         if seat.live.as_ref() == Some(identity) {
             seat.live = None;
             let identity = identity.clone();
-            let status = if identity.pid % 3 == 0 { ExitStatus::Code(0) } else { ExitStatus::Signal(9) };
+            let status =
+                if identity.pid.is_multiple_of(3) { ExitStatus::Code(0) } else { ExitStatus::Signal(9) };
             seat.owed.push_back(Happening::Exited { identity, status });
         }
     }

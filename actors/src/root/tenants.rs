@@ -230,7 +230,10 @@ impl Root {
             return refuse(Refusal::Conflict(format!("{name} is being deleted")));
         }
         match self.owned_mut(name) {
-            None => return refuse(unknown(name)),
+            None => {
+                let text = format!("there is no chain {name}; berth status shows those there are");
+                return refuse(Refusal::NotFound(text));
+            }
             Some(chain) if chain.gave_up() => chain.retry(),
             Some(_) => {
                 let text = format!("{name} has not given up: there is nothing to retry");
