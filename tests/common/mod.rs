@@ -129,6 +129,28 @@ impl Home {
         Dev { home: self, child: Some(child), log: PathBuf::from("/dev/null") }
     }
 
+    /// A configuration file for `berth up` with the components of the test run, and `more` after it.
+    pub fn configuration(&self, more: &str) -> PathBuf {
+        let components = berth::testing::components();
+        let file = self.dir.path().join("berth.toml");
+        let text = format!(
+            "[front]\nlisten = \"{}\"\n[components]\npostgres = {:?}\nopenbao = {:?}\nkine = {:?}\nkube_apiserver = {:?}\nkube_controller_manager = {:?}\n{more}",
+            self.front,
+            components.postgres_bin,
+            components.openbao.path,
+            components.kine.path,
+            components.kube_apiserver.path,
+            components.kube_controller_manager.path,
+        );
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// The daemon of a configuration file.
+    pub fn up(&self, configuration: &Path) -> Dev<'_> {
+        self.run(&["up", "--config", configuration.to_str().unwrap()], &[])
+    }
+
     fn dev_arguments(&self) -> Vec<String> {
         let components = berth::testing::components();
         let path = |path: &Path| path.to_str().unwrap().to_owned();

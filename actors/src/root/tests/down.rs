@@ -41,9 +41,9 @@ async fn slow_tenants_are_stopped_together() {
     let names = ["a1", "a2", "a3"];
     let world = names.into_iter().fold(FakeWorld::default(), FakeWorld::with_tenant);
     for name in names {
-        ["postgres", "kine", "apiserver"]
-            .iter()
-            .for_each(|step| world.host.deafen(&format!("{name}/{step}")));
+        for step in ["postgres", "kine", "apiserver"] {
+            world.host.deafen(&format!("{name}/{step}"));
+        }
     }
     let root = started(&world).await;
     until(&root, all_ready).await;
