@@ -33,6 +33,8 @@ pub struct Config {
     pub user: Setting<Option<Account>>,
     /// How many chains may be starting at once.
     pub start_concurrency: Setting<usize>,
+    /// Whether SIGTERM to the daemon stops everything, or leaves it to the next daemon.
+    pub stop_children: Setting<bool>,
     pub front: FrontConfig,
     pub ports: PortsConfig,
     pub kcp: KcpConfig,
@@ -141,6 +143,7 @@ impl Config {
             start_concurrency: origin
                 .setting(file.start_concurrency, defaults::start_concurrency(surroundings))
                 .map(usize::from),
+            stop_children: origin.setting(file.stop_children, defaults::stop_children(surroundings)),
             front: FrontConfig {
                 listen: origin.setting(file.front.listen, defaults::FRONT_LISTEN),
                 drain_limit: origin.setting(file.front.drain_limit, defaults::DRAIN_LIMIT),

@@ -8,14 +8,11 @@ use rustix::process::Signal;
 use std::collections::BTreeMap;
 
 const RESTARTS_WITH_KINE: &str = r#"
-[kcp]
-enabled = false
 [supervision.cluster.kube-apiserver]
 ride_through = { kine = "restart" }
 [supervision.cluster.cloud-controller-manager]
 restart = "transient"
 "#;
-const DEFAULTS: &str = "[kcp]\nenabled = false\n";
 
 fn is_ready(status: &TreeStatus) -> bool {
     status.tenants.iter().any(|chain| chain.name == "web" && chain.state == ChainState::Ready)
@@ -37,8 +34,8 @@ async fn changed_by_death_of_kine(dev: &Dev<'_>) -> Vec<String> {
 #[tokio::test]
 async fn the_policy_of_the_configuration_is_obeyed_and_a_changed_one_restarts_nothing() {
     let home = Home::new();
-    let up = home.up(&home.configuration(RESTARTS_WITH_KINE));
-    up.until("the daemon to answer", |_| true).await;
+    let up = home.up(&home.config(RESTARTS_WITH_KINE));
+    up.until("kcp to be served", |status| status.front.target.is_some()).await;
     home.ok(&["cluster", "create", "web"]);
     assert_eq!(
         changed_by_death_of_kine(&up).await,
@@ -58,7 +55,7 @@ async fn the_policy_of_the_configuration_is_obeyed_and_a_changed_one_restarts_no
 
     let before = web(&up.until("the cluster to be ready", is_ready).await);
     up.kill();
-    let up = home.up(&home.configuration(DEFAULTS));
+    let up = home.up(&home.config(""));
     let after = web(&up.until("the next daemon to have adopted it", is_ready).await);
     assert_eq!(after, before, "a policy is no part of what a process is started with");
     assert_eq!(changed_by_death_of_kine(&up).await, ["kine"]);

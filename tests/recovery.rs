@@ -102,24 +102,3 @@ async fn kcp_rides_through_the_deaths_of_its_kine_and_of_the_store_below() {
     api::create_config_map(&maps, "after-both", "yes").await;
     assert!(dev.stop().success());
 }
-
-#[tokio::test]
-async fn after_kill_9_of_the_daemon_the_next_one_leaves_no_survivor_and_loses_no_data() {
-    let home = Home::new();
-    let dev = home.dev(&[]);
-    let before = demo(&dev.ready().await);
-    let kubeconfig = home.layout().cluster("demo").join("kubeconfig");
-    let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
-    api::create_config_map(&maps, "acknowledged", "yes").await;
-    dev.kill();
-    assert!(before.values().all(|pid| host::is_alive(*pid)), "children live on without their daemon");
-
-    let dev = home.dev(&[]);
-    let after = demo(&dev.ready().await);
-    assert!(before.values().all(|pid| !after.values().any(|new| new == pid)));
-    assert!(before.values().all(|pid| !host::is_alive(*pid)), "nothing runs twice");
-    let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
-    assert_eq!(api::read_config_map(&maps, "acknowledged").await, "yes");
-    assert!(dev.stop().success());
-    assert_eq!(host::processes_below(&home.state()), []);
-}

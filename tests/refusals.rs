@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::Home;
+use berth_actors::status::{ChainState, TreeStatus};
+use common::{Home, host, pids, tenant};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -109,12 +110,30 @@ async fn a_second_daemon_a_torn_record_and_a_torn_snapshot_are_refused_by_name()
     fs::write(&nodes, "[]").unwrap();
     refused(&home.berth(&["cluster", "create", "demo"]), &["demo"]);
     refused(&home.berth(&["cluster", "delete", "nobody", "--yes"]), &["nobody"]);
-    assert!(dev.stop().success());
 
+    let before = pids(tenant(&dev.ready().await, "demo"));
+    dev.kill();
     let record = home.layout().clusters().join("demo.json");
     let kept = fs::read(&record).unwrap();
     fs::write(&record, &kept[..kept.len() / 2]).unwrap();
-    let torn = home.berth(&["dev", "--front", &home.front.to_string()]);
-    refused(&torn, &["demo.json"]);
-    assert!(home.layout().cluster("demo").join("pg").exists(), "nothing of the cluster was touched");
+    let dev = home.dev_of("other");
+    let others = |status: &TreeStatus| tenants(status, &["other"]) && status.front.target.is_some();
+    let status = dev.until("everybody else to be ready", others).await;
+    let reason = tenant(&status, "demo").reason.clone().unwrap();
+    assert!(reason.contains("demo.json") && reason.contains("backup"), "{reason}");
+    refused(&home.berth(&["cluster", "delete", "demo", "--yes"]), &["demo.json", "restart the daemon"]);
+    assert!(before.iter().all(|(_, pid)| host::is_alive(*pid)), "what runs of it runs on");
+    dev.kill();
+
+    fs::write(&record, &kept).unwrap();
+    let dev = home.dev_of("other");
+    assert_eq!(pids(tenant(&dev.ready().await, "demo")), before, "and is adopted once it can be read again");
+    assert!(dev.stop().success());
+}
+
+fn tenants(status: &TreeStatus, ready: &[&str]) -> bool {
+    let is_ready = |name: &&str| {
+        status.tenants.iter().any(|chain| chain.name == **name && chain.state == ChainState::Ready)
+    };
+    ready.iter().all(|name| is_ready(name))
 }

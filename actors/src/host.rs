@@ -62,6 +62,21 @@ pub struct Survivor {
     pub alive: bool,
 }
 
+/// Whose processes an earlier daemon may have left for a reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Accounted {
+    /// Each is adopted by its chain.
+    pub components: BTreeSet<ComponentId>,
+    /// Nobody knows what of these chains should run: whatever does is neither adopted nor ended.
+    pub untouched: BTreeSet<String>,
+}
+
+impl Accounted {
+    pub fn for_component(&self, component: &ComponentId) -> bool {
+        self.components.contains(component) || self.untouched.contains(&component.chain)
+    }
+}
+
 /// What a blueprint may know when it prepares a start: the earlier steps, and this step's own last address.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
@@ -179,9 +194,9 @@ pub trait Processes: Send + Sync + 'static {
     /// `None`: there is no record, or it has been taken already.
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String>;
 
-    /// Ends everything an earlier daemon left that belongs to none of `known`, or to no living process of theirs. Returns a
-    /// line for each process that was ended.
-    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String>;
+    /// Ends everything an earlier daemon left that nobody accounts for, also of a component whose own process is dead.
+    /// Returns a line for each process that was ended.
+    async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String>;
 
     /// Writes down where a process listens, for the next daemon. Best effort: discovery can find it again.
     async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr);
@@ -279,11 +294,19 @@ pub trait Estate: Send + Sync + 'static {
     /// A record for a new tenant, not written yet. The error says what is wrong with the name.
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String>;
     /// Tenants that should exist, from their durable records, with whether they should run.
-    async fn tenants(&self) -> Result<Vec<TenantRecord>, String>;
+    async fn tenants(&self) -> Result<Recorded, String>;
     /// Writes a tenant's durable record (create, start, stop, delete). Calls take effect in their order.
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
     /// Removes everything of a stopped tenant: files, sockets, port leases, its record.
     async fn erase_tenant(&self, name: &str) -> Result<(), String>;
+}
+
+/// What the durable records say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recorded {
+    pub tenants: Vec<TenantRecord>,
+    /// Tenants whose record cannot be read, and why: nothing of them is touched, and nobody else waits for them.
+    pub unreadable: BTreeMap<String, String>,
 }
 
 /// Desired state of one tenant.

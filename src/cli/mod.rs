@@ -20,6 +20,7 @@ mod status;
 pub mod terminal;
 pub mod tree;
 pub mod units;
+mod upgrade;
 mod words;
 
 #[cfg(test)]
@@ -81,6 +82,8 @@ pub struct Dev {
 pub enum ClientVerb {
     /// Stop everything in order
     Down,
+    /// Let another berth binary take over; everything runs on, and no connection attempt fails
+    Upgrade(upgrade::Upgrade),
     /// Show the tree: what runs, since when, and what it waits for
     Status(status::Status),
     /// Show what happened lately
@@ -132,6 +135,7 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
             let client = place.client()?;
             match verb {
                 ClientVerb::Down => down::run(&client).await,
+                ClientVerb::Upgrade(args) => upgrade::run(&client, &args).await,
                 ClientVerb::Status(args) => status::run(&client, &args).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
                 ClientVerb::Logs(args) => logs::run(&client, &args).await,

@@ -14,6 +14,8 @@ pub struct Surroundings {
     /// `$XDG_STATE_HOME`, or `$HOME/.local/state`.
     pub state_home: Option<PathBuf>,
     pub cpus: usize,
+    /// systemd started this process, and will start the next one.
+    pub systemd: bool,
 }
 
 impl Surroundings {
@@ -25,6 +27,7 @@ impl Surroundings {
             state_home: directory("XDG_STATE_HOME")
                 .or_else(|| directory("HOME").map(|home| home.join(".local/state"))),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            systemd: std::env::var_os("NOTIFY_SOCKET").is_some(),
         }
     }
 }
@@ -46,6 +49,14 @@ pub(super) const USER: &str = "for root: berth if there is such an account, else
 pub fn start_concurrency(surroundings: &Surroundings) -> (u16, &'static str) {
     let cpus = u16::try_from(surroundings.cpus).unwrap_or(u16::MAX);
     (cpus.max(2), "one start per CPU, at least two: a slow one must not hold up all others")
+}
+
+/// `systemctl restart berth` is no reason for a tenant to notice anything; a daemon in a terminal takes its own along.
+pub(super) fn stop_children(surroundings: &Surroundings) -> (bool, &'static str) {
+    if surroundings.systemd {
+        return (false, "systemd starts the next daemon, which adopts everything; `berth down` stops it");
+    }
+    (true, "no systemd: nobody would be left to look after what runs on")
 }
 
 pub const FRONT_LISTEN: (SocketAddr, &str) = (

@@ -19,6 +19,7 @@ pub(super) struct File {
     pub(super) run_dir: Given<AbsolutePath>,
     pub(super) user: Given<Account>,
     pub(super) start_concurrency: Given<Count>,
+    pub(super) stop_children: Given<bool>,
     pub(super) front: Front,
     pub(super) ports: Ports,
     pub(super) kcp: Kcp,

@@ -15,13 +15,24 @@ struct Entry<'a> {
 
 /// Sections in the order of the sample file; the first one has no header.
 fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
-    let Config { state_dir, run_dir, user, start_concurrency, front, ports, kcp, components, supervision } =
-        config;
+    let Config {
+        state_dir,
+        run_dir,
+        user,
+        start_concurrency,
+        stop_children,
+        front,
+        ports,
+        kcp,
+        components,
+        supervision,
+    } = config;
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
         Entry { key: "user".into(), value: user.value.as_ref().map(quoted), source: &user.source },
         bare("start_concurrency", start_concurrency),
+        bare("stop_children", stop_children),
     ];
     let mut sections = vec![
         ("".into(), top),

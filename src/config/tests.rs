@@ -9,7 +9,7 @@ use std::time::Duration;
 const SAMPLE: &str = include_str!("../../deploy/berth.toml");
 
 fn surroundings() -> Surroundings {
-    Surroundings { root: true, state_home: None, cpus: 4 }
+    Surroundings { root: true, cpus: 4, ..Surroundings::default() }
 }
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -144,7 +144,7 @@ fn the_command_line_wins_over_the_file_and_must_be_absolute_too() {
 
 #[test]
 fn a_user_without_a_home_must_name_the_state_directory() {
-    let nowhere = Surroundings { root: false, state_home: None, cpus: 1 };
+    let nowhere = Surroundings { cpus: 1, ..Surroundings::default() };
     let parse = |text| Config::parse(text, Path::new("/c"), &Overrides::default(), &nowhere);
     assert!(parse("").unwrap_err().to_string().contains("--state"));
     assert!(parse("state_dir = \"/x\"").is_ok());

@@ -2,12 +2,30 @@
 
 use berth_actors::message::TreeEvent;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// Body of `POST /v1/clusters`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewCluster {
     pub name: String,
+}
+
+/// Answer to `GET /v1/daemon`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    pub version: String,
+    pub pid: u32,
+    /// Another one after each start, also where the pid stays the same.
+    pub instance: String,
+}
+
+/// Body of `POST /v1/daemon/upgrade`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBinary {
+    /// Absolute: the daemon has another working directory.
+    pub program: PathBuf,
 }
 
 /// What `POST /v1/clusters/{name}/{action}` can do.

@@ -2,7 +2,7 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{Action, EventQuery, LogQuery, NewCluster};
+use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster};
 use super::{deadline, peer};
 use axum::body::Bytes;
 use berth_actors::message::Refusal;
@@ -62,6 +62,16 @@ impl Client {
 
     pub async fn status(&self) -> Result<TreeStatus, ClientError> {
         self.json(Method::GET, "/v1/status", deadline::READ).await
+    }
+
+    pub async fn about(&self) -> Result<About, ClientError> {
+        self.json(Method::GET, "/v1/daemon", deadline::READ).await
+    }
+
+    /// Has the daemon go and become `program`. Answered before it goes.
+    pub async fn upgrade(&self, program: &Path) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(&NewBinary { program: program.to_owned() }).unwrap_or_default();
+        self.whole(Method::POST, "/v1/daemon/upgrade", body, deadline::UPGRADE).await.map(drop)
     }
 
     /// Stops everything in order. A daemon that ends with its tree before the answer has arrived did what was asked.

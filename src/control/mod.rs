@@ -5,6 +5,7 @@
 //! routes -> actix::Recipient<Command>               what the tree decides
 //!        -> files::ClusterFiles                     kubeconfigs, nodes, log paths: what lies in files
 //!        -> events::EventHub                        the tree's events, the latest ones and those to come
+//!        -> daemon::DaemonDesk                      the daemon itself: who it is, and its succession
 //! cli    -> client::Client                          nothing else talks to the socket
 //! ```
 //! No route decides anything about processes; it checks the request, asks, and turns the answer into a status code.
@@ -12,6 +13,7 @@
 mod answer;
 pub mod api;
 pub mod client;
+pub mod daemon;
 pub mod deadline;
 pub mod events;
 pub mod files;
@@ -26,6 +28,7 @@ mod tail;
 pub(crate) mod tests;
 
 pub use client::{Client, ClientError};
+pub use daemon::DaemonDesk;
 pub use events::EventHub;
 pub use files::ClusterFiles;
 pub use server::{ControlError, ControlServer};

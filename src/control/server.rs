@@ -2,6 +2,7 @@
 //!
 //! It runs on the arbiter beside the actors, one task per connection; nothing here blocks it.
 
+use super::daemon::DaemonDesk;
 use super::events::EventHub;
 use super::files::ClusterFiles;
 use super::routes::{Backend, router};
@@ -64,13 +65,14 @@ impl ControlServer {
     /// the arbiter. Clients wait in the backlog until [`Self::serve`].
     pub fn bind(
         path: &Path,
+        daemon: DaemonDesk,
         tree: Recipient<Command>,
         files: Arc<dyn ClusterFiles>,
         events: EventHub,
     ) -> Result<Self, ControlError> {
         let (listener, file) = bind(path)?;
         let ending = CancellationToken::new();
-        let router = router(Backend { tree, files, events, ending: ending.clone() });
+        let router = router(Backend { daemon, tree, files, events, ending: ending.clone() });
         Ok(Self { listener, router, ending, file })
     }
 

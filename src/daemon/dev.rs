@@ -1,6 +1,6 @@
 //! `berth dev`: a whole system in `./.berth` with one cluster, shown as it comes up, until Ctrl-C.
 
-use super::{Daemon, DaemonError, Settings, in_runtime, stop_signal};
+use super::{Daemon, DaemonError, Ending, Settings, in_runtime, interrupted, stop_signal};
 use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
@@ -35,37 +35,41 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked.cancelled() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return interrupted(layout, true).await,
         };
         let mut live = Live::new(Output::Stdout);
-        let outcome = tokio::select! {
-            outcome = come_up(&daemon, &mut live, &dev.tenant) => outcome.map(Some),
-            () = until_told(&daemon, &asked) => Ok(None),
+        let told = tokio::select! {
+            outcome = come_up(&daemon, &mut live, &dev.tenant) => {
+                say(&match outcome {
+                    Ok(()) => hints(&layout, &daemon, &dev.tenant),
+                    Err(error) => format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"),
+                });
+                None
+            }
+            ending = until_told(&daemon, &asked) => Some(ending),
         };
-        match outcome {
-            Ok(Some(())) => {
-                say(&hints(&layout, &daemon, &dev.tenant));
-                until_told(&daemon, &asked).await;
-            }
-            Ok(None) => {}
-            Err(error) => {
-                say(&format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"));
-                until_told(&daemon, &asked).await;
-            }
+        let ending = match told {
+            Some(ending) => ending,
+            None => until_told(&daemon, &asked).await,
+        };
+        if let Ending::Upgrade(program) = &ending {
+            say(&format!("{} takes over\n", program.display()));
+            return daemon.end(ending).await;
         }
         say("stopping, in reverse order\n");
         let root = daemon.root.clone();
         let now = tree(&root).await.unwrap_or_default();
         let mut live = Live::new(Output::Stdout).since(&now);
-        shown(&mut live, &root, daemon.stop()).await
+        shown(&mut live, &root, daemon.end(ending)).await
     })
 }
 
-/// Ctrl-C, SIGTERM or `berth down`. Cancel-safe.
-async fn until_told(daemon: &Daemon, asked: &CancellationToken) {
+/// Ctrl-C, SIGTERM, `berth down` or `berth upgrade`. Cancel-safe.
+async fn until_told(daemon: &Daemon, asked: &CancellationToken) -> Ending {
     tokio::select! {
-        () = asked.cancelled() => {}
-        () = daemon.down() => {}
+        () = asked.cancelled() => Ending::Stop,
+        () = daemon.down() => Ending::Stop,
+        program = daemon.upgrade_asked(&[]) => Ending::Upgrade(program),
     }
 }
 
@@ -78,6 +82,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         front_listen: dev.front,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
+        stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         ports: defaults::PORTS.0.ports(),
         policies: Policies::default(),

@@ -47,6 +47,8 @@ pub enum DaemonError {
     CurrentDir(#[source] io::Error),
     #[error("keep the state in {path}: {source}")]
     Link { path: PathBuf, source: io::Error },
+    #[error("become {program}: {source}; every process runs on, and the next daemon adopts it")]
+    Exec { program: PathBuf, source: io::Error },
     #[error("start the runtime: {0}")]
     Runtime(#[source] io::Error),
     #[error("{0}")]

@@ -5,6 +5,8 @@
 mod dev;
 mod error;
 mod settings;
+mod succession;
+mod successor;
 mod systemd;
 mod up;
 
@@ -15,15 +17,17 @@ pub use up::up;
 
 use crate::assets::progress::Progress;
 use crate::assets::provision;
-use crate::control::{ControlServer, EventHub, rendezvous};
+use crate::control::daemon::Upgrade;
+use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
-use crate::estate::{self, HostEstate};
+use crate::estate::HostEstate;
 use crate::front::{Front, FrontConfig};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
-use crate::process::{ProcessHost, orphans};
+use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
@@ -31,17 +35,31 @@ use berth_actors::host::Journal;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::broadcast;
+use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 /// Events a slow reader may fall behind before it misses some; the hub behind the control API keeps them longer.
 const EVENT_LAG: usize = 1024;
+
+/// How a daemon's life ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ending {
+    /// Everything stops, in order.
+    Stop,
+    /// Everything runs on: the next daemon adopts it.
+    Leave,
+    /// The same, and this process becomes that daemon.
+    Upgrade(PathBuf),
+}
 
 /// A running daemon. Dropping it stops nothing: call [`Daemon::stop`].
 #[derive(Debug)]
@@ -50,6 +68,8 @@ pub struct Daemon {
     /// Where clients reach kcp; `None` without kcp.
     pub front: Option<SocketAddr>,
     listener: Option<Front>,
+    drain_limit: Duration,
+    upgrades: Mutex<mpsc::Receiver<Upgrade>>,
     control: CancellationToken,
     served: actix_rt::task::JoinHandle<()>,
     _lock: StateLock,
@@ -76,10 +96,12 @@ impl Daemon {
         off_thread(move || rendezvous::publish(&published)).await?;
         // Before the survivors are touched: what cannot be started again must not be stopped.
         let journal = HandoverFile::new(&layout);
-        estate::check_records(&layout).await.map_err(DaemonError::Record)?;
         journal.read().await.map_err(DaemonError::Record)?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
+        if let Some(front) = &front {
+            succession::deposit(front);
+        }
         let components = provision(&layout, &settings.components, progress).await?;
         let accounts = off_thread(move || settings::accounts(verdict.account.as_ref())).await?;
         let kcp = KcpConfig {
@@ -113,12 +135,22 @@ impl Daemon {
         actix_rt::spawn(estate.clone().keep_credentials());
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
-        let server =
-            ControlServer::bind(&layout.control_socket(), root.clone().recipient(), Arc::new(estate), hub)?;
+        let (desk, upgrades) = DaemonDesk::open();
+        let socket = layout.control_socket();
+        let server = ControlServer::bind(&socket, desk, root.clone().recipient(), Arc::new(estate), hub)?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);
-        let daemon = Self { root, front: front_address, listener: front, control, served, _lock: lock };
+        let daemon = Self {
+            root,
+            front: front_address,
+            listener: front,
+            drain_limit: settings.drain_limit,
+            upgrades: Mutex::new(upgrades),
+            control,
+            served,
+            _lock: lock,
+        };
         daemon.ask(Command::Up).await?;
         Ok(daemon)
     }
@@ -129,11 +161,55 @@ impl Daemon {
         if let Some(front) = &self.listener {
             front.close();
         }
+        self.end_control().await;
+        stopped
+    }
+
+    /// Carries its end out. An upgrade returns only when it failed.
+    async fn end(self, ending: Ending) -> Result<(), DaemonError> {
+        let program = match ending {
+            Ending::Stop => return self.stop().await,
+            Ending::Leave => None,
+            Ending::Upgrade(program) => Some(program),
+        };
+        let listener = self.leave().await;
+        program.map_or(Ok(()), |program| Err(succession::exec(&program, listener)))
+    }
+
+    /// Ends the daemon and nothing else: open connections of the front are drained, new ones wait in the queue of the
+    /// socket, which is returned for a successor.
+    pub async fn leave(self) -> Option<TcpListener> {
+        if let Some(front) = &self.listener {
+            let reports = front.leave(self.drain_limit).await;
+            tracing::info!(?reports, "the front has drained");
+        }
+        let listener = self.listener.as_ref().and_then(|front| front.listener().ok().flatten());
+        self.end_control().await;
+        listener
+    }
+
+    async fn end_control(self) {
         self.control.cancel();
         if self.served.await.is_err() {
             tracing::warn!("the control API ended badly");
         }
-        stopped
+    }
+
+    /// Resolves with the binary to become, once somebody asked for one that proved to be a berth. `checks` are command lines
+    /// that it must carry out. Cancel-safe: a wish that is dropped was not granted.
+    pub async fn upgrade_asked(&self, checks: &[Vec<OsString>]) -> PathBuf {
+        loop {
+            let Some(Upgrade { program, answer }) = self.upgrades.lock().await.recv().await else {
+                return std::future::pending().await;
+            };
+            let verdict = successor::check(&program, checks).await;
+            let is_good = verdict.is_ok();
+            // Whoever asked may be gone; the wish stands.
+            let _ = answer.send(verdict);
+            if is_good {
+                return program;
+            }
+        }
     }
 
     /// Resolves once somebody had everything stopped through the control API.
@@ -164,20 +240,35 @@ fn refuse(error: &DaemonError) -> ExitCode {
     error.exit().into()
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C. Listened for during the whole life, so none is lost between two waits.
+/// Cancelled by the first SIGTERM, Ctrl-C, or hang-up of the terminal. Listened for during the whole life, so none is lost
+/// between two waits.
 fn stop_signal() -> Result<CancellationToken, DaemonError> {
     let heard = |kind| signal(kind).map_err(DaemonError::Signals);
     let (mut terminate, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
+    let mut hang_up = heard(SignalKind::hangup())?;
     let asked = CancellationToken::new();
     let teller = asked.clone();
     actix_rt::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hang_up.recv() => {}
         }
         teller.cancel();
     });
     Ok(asked)
+}
+
+/// A daemon that was told to stop before it had adopted anything: what an earlier one left is ended all the same.
+async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonError> {
+    if stop_children {
+        let locked = layout.clone();
+        let _lock = off_thread(move || StateLock::acquire(&locked)).await?;
+        for survivor in survivors::reap_all(&layout).await? {
+            tracing::warn!("{survivor} of an earlier daemon was ended");
+        }
+    }
+    Err(DaemonError::Interrupted)
 }
 
 /// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
@@ -208,9 +299,13 @@ fn log_to_stderr() {
     }
 }
 
+/// The socket an earlier daemon left, or a new one.
 fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
     let mut config = FrontConfig::default();
     config.max_connections = config.max_connections.min(connections_within_limit());
+    if let Some(listener) = succession::inherited(listen) {
+        return Front::from_listener(listener, config).map_err(DaemonError::Front);
+    }
     Front::bind(listen, config)
         .map_err(|error| error.with_holder(|addr| holder_of(addr).map(|holder| holder.to_string())))
         .map_err(DaemonError::Front)

@@ -24,6 +24,8 @@ pub struct Settings {
     pub drain_limit: Duration,
     /// kcp's `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// Whether SIGTERM stops everything, or leaves it to the next daemon.
+    pub stop_children: bool,
     /// Tenants that may be starting at the same time.
     pub start_concurrency: usize,
     /// Ports leased to kube-apiservers.

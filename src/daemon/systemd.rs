@@ -8,6 +8,13 @@ pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
+/// The same process will say that it is ready again.
+pub(super) fn reloading() {
+    if let Ok(now) = NotifyState::monotonic_usec_now() {
+        tell(&[NotifyState::Reloading, now]);
+    }
+}
+
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }

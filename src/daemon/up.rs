@@ -1,11 +1,13 @@
-//! `berth up`: the daemon in the foreground, from a configuration file, until SIGTERM, Ctrl-C or `berth down`.
+//! `berth up`: the daemon in the foreground, from a configuration file, until SIGTERM, Ctrl-C, `berth down` or
+//! `berth upgrade`.
 
-use super::{Daemon, DaemonError, Settings, in_runtime, stop_signal, systemd};
+use super::{Daemon, DaemonError, Ending, Settings, in_runtime, interrupted, stop_signal, systemd};
 use crate::assets;
 use crate::assets::progress;
 use crate::cli::{Place, Up};
 use crate::config::{Config, Surroundings};
 use crate::layout::Layout;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The whole life, top to bottom.
@@ -15,24 +17,35 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
         Err(error) => return super::refuse(&error),
     };
     super::log_to_stderr();
+    let (stop_children, layout, checks) = (settings.stop_children, settings.layout.clone(), checks(up));
     in_runtime(async move {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
-            () = asked.cancelled() => return Err(DaemonError::Interrupted),
+            () = asked.cancelled() => return interrupted(layout, stop_children).await,
         };
         systemd::ready();
-        tokio::select! {
-            () = asked.cancelled() => {}
-            () = daemon.down() => {}
-            () = systemd::stay_alive() => {}
+        let ending = tokio::select! {
+            () = asked.cancelled() => if stop_children { Ending::Stop } else { Ending::Leave },
+            () = daemon.down() => Ending::Stop,
+            program = daemon.upgrade_asked(&checks) => Ending::Upgrade(program),
+            () = systemd::stay_alive() => Ending::Stop,
+        };
+        match &ending {
+            Ending::Upgrade(_) => systemd::reloading(),
+            Ending::Stop | Ending::Leave => systemd::stopping(),
         }
-        systemd::stopping();
         tokio::select! {
-            stopped = daemon.stop() => stopped,
+            ended = daemon.end(ending) => ended,
             () = systemd::stay_alive() => Ok(()),
         }
     })
+}
+
+/// What a successor is asked to understand before it takes over.
+fn checks(up: &Up) -> Vec<Vec<OsString>> {
+    let config = up.config.as_ref().map(|config| vec!["--config".into(), config.into()]);
+    vec![["config".into(), "show".into()].into_iter().chain(config.into_iter().flatten()).collect()]
 }
 
 fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
@@ -57,6 +70,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         front_listen: config.front.listen.value,
         drain_limit: config.front.drain_limit.value.0,
         shutdown_delay: config.kcp.shutdown_delay.value.0,
+        stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
         ports: config.ports.range.value.ports(),
         policies: config.supervision.policies(),

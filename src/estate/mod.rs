@@ -22,7 +22,7 @@ use crate::tenant::postgres::Postgres;
 use crate::tenant::seat::Seat;
 use crate::tenant::{Accounts, Tenant, stack};
 use async_trait::async_trait;
-use berth_actors::host::{Estate, TenantRecord};
+use berth_actors::host::{Estate, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -34,12 +34,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 const KCP_DATABASE: &str = "kcp";
 /// The last step of a tenant.
 const CCM: &str = Supervised::CloudControllerManager.component();
-
-/// Reads every durable record and forgets it again: a torn one is refused before anything is fetched or started.
-pub async fn check_records(layout: &Layout) -> Result<(), String> {
-    let records = Records::new(layout.clusters());
-    off_thread(move || records.all()).await.map(drop).map_err(|error| error.to_string())
-}
 
 /// The estate of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -191,12 +185,12 @@ impl Estate for HostEstate {
         })
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
-        let records = self.off_thread(|inner| inner.records.all()).await?;
-        for record in &records {
+    async fn tenants(&self) -> Result<Recorded, String> {
+        let recorded = self.off_thread(|inner| inner.records.all()).await?;
+        for record in &recorded.tenants {
             self.know(record).await?;
         }
-        Ok(records)
+        Ok(recorded)
     }
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {

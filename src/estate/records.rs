@@ -4,7 +4,7 @@
 
 use crate::files::{self, FileError};
 use crate::tenant::ports::PortError;
-use berth_actors::host::TenantRecord;
+use berth_actors::host::{Recorded, TenantRecord};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,24 +37,30 @@ impl Records {
         self.dir.join(format!("{name}.json"))
     }
 
-    /// All records, by name. A torn or foreign one is refused by name: starting without it would hide a cluster.
-    pub(super) fn all(&self) -> Result<Vec<TenantRecord>, RecordError> {
+    /// All records, by name. A torn or foreign one is told by its file's name: starting without a word would hide a cluster.
+    pub(super) fn all(&self) -> Result<Recorded, RecordError> {
         let failed = |source| FileError { action: "list", path: self.dir.clone(), source };
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recorded::default()),
             Err(error) => return Err(failed(error).into()),
         };
-        let mut records = Vec::new();
+        let mut recorded = Recorded::default();
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
             if path.extension().is_some_and(|extension| extension == "json") && !hidden {
-                records.push(read(&path)?);
+                match read(&path) {
+                    Ok(record) => recorded.tenants.push(record),
+                    Err(error) => {
+                        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                        recorded.unreadable.insert(name, error.to_string());
+                    }
+                }
             }
         }
-        records.sort_by(|one: &TenantRecord, other| one.name.cmp(&other.name));
-        Ok(records)
+        recorded.tenants.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(recorded)
     }
 
     pub(super) fn put(&self, record: &TenantRecord) -> Result<(), RecordError> {
@@ -111,22 +117,24 @@ mod tests {
         let records = Records::new(dir.path().to_owned());
         records.put(&record("b")).unwrap();
         records.put(&record("a")).unwrap();
-        assert_eq!(records.all().unwrap(), [record("a"), record("b")]);
+        assert_eq!(records.all().unwrap().tenants, [record("a"), record("b")]);
         records.remove("a").unwrap();
         records.remove("a").unwrap();
-        assert_eq!(records.all().unwrap(), [record("b")]);
+        assert_eq!(records.all().unwrap().tenants, [record("b")]);
     }
 
     #[test]
-    fn a_torn_or_foreign_record_is_refused_by_name() {
+    fn a_torn_or_foreign_record_is_told_by_name_and_hides_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let records = Records::new(dir.path().to_owned());
         records.put(&record("good")).unwrap();
         fs::copy(dir.path().join("good.json"), dir.path().join("other.json")).unwrap();
-        let error = records.all().unwrap_err().to_string();
+        let recorded = records.all().unwrap();
+        assert_eq!(recorded.tenants, [record("good")]);
+        let error = &recorded.unreadable["other"];
         assert!(error.contains("other.json") && error.contains("good"), "{error}");
         fs::File::create(dir.path().join("other.json")).unwrap();
-        let error = records.all().unwrap_err().to_string();
+        let error = &records.all().unwrap().unreadable["other"];
         assert!(error.contains("other.json") && error.contains("backup"), "{error}");
     }
 }

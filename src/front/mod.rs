@@ -40,6 +40,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::AbortHandle;
 
 /// The running front; clones are the same one. When the last is dropped it is closed.
 #[derive(Debug, Clone)]
@@ -59,6 +60,7 @@ struct Engine {
 #[derive(Debug)]
 struct Running {
     runtime: Runtime,
+    accepting: AbortHandle,
     /// A second handle on the listening socket, for whoever inherits it.
     listener: TcpListener,
 }
@@ -89,8 +91,8 @@ impl Front {
             let listener = listener.try_clone().and_then(tokio::net::TcpListener::from_std);
             listener.map_err(|source| FrontError::Listener { source })?
         };
-        runtime.spawn(accept::serve(accepting, Arc::clone(&shared)));
-        let running = Mutex::new(Some(Running { runtime, listener }));
+        let accepting = runtime.spawn(accept::serve(accepting, Arc::clone(&shared))).abort_handle();
+        let running = Mutex::new(Some(Running { runtime, accepting, listener }));
         Ok(Self { engine: Arc::new(Engine { address, shared, handle, running }) })
     }
 
@@ -103,6 +105,15 @@ impl Front {
     pub fn listener(&self) -> io::Result<Option<TcpListener>> {
         let running = self.engine.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().map(|running| running.listener.try_clone()).transpose()
+    }
+
+    /// Accepts nobody any more and ends every connection by the hold-back rule, within `limit`. Whoever connects from now on
+    /// waits in the socket's queue for [`Self::listener`]'s next owner.
+    pub async fn leave(&self, limit: Duration) -> [DrainReport; 2] {
+        if let Some(running) = &*self.engine.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.accepting.abort();
+        }
+        tokio::join!(self.drain(SlotName::A, limit), self.drain(SlotName::B, limit)).into()
     }
 
     /// Stops accepting, cuts what is open and ends the threads. Returns at once; drain first to lose no request.

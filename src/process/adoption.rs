@@ -14,7 +14,7 @@ use super::mark::StateMark;
 use super::table::{Entry, Marks};
 use super::{identity, remains, survivors};
 use crate::files::FileError;
-use berth_actors::host::{Running, Survivor};
+use berth_actors::host::{Accounted, Running, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -91,14 +91,14 @@ impl Shared {
         Ok(Some(Survivor { running, digest: record.digest, alive }))
     }
 
-    pub(super) fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+    pub(super) fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {
         let mut left = self.left();
-        left.0.retain(|component, _| known.contains(component));
+        left.0.retain(|component, _| accounted.for_component(component));
         let kept: Vec<Record> =
             left.0.values().filter(|(_, life)| life.is_some()).map(|(record, _)| record.clone()).collect();
         drop(left);
         let ended =
-            survivors::reap(&self.ledger, &self.mark, &kept, known).map_err(|error| error.to_string())?;
+            survivors::reap(&self.ledger, &self.mark, &kept, accounted).map_err(|error| error.to_string())?;
         Ok(ended.iter().map(ToString::to_string).collect())
     }
 

@@ -16,7 +16,7 @@ use crate::files::{self, FileError};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
-use berth_actors::host::{ExitStatus, Processes, SpawnError, Spawned, Survivor};
+use berth_actors::host::{Accounted, ExitStatus, Processes, SpawnError, Spawned, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
 use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
@@ -97,9 +97,9 @@ impl Processes for ProcessHost {
         self.off_thread(move |shared| shared.take_over(&component)).await
     }
 
-    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
-        let known = known.clone();
-        self.off_thread(move |shared| shared.reap_strays(&known)).await
+    async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {
+        let accounted = accounted.clone();
+        self.off_thread(move |shared| shared.reap_strays(&accounted)).await
     }
 
     async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr) {

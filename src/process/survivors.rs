@@ -11,6 +11,7 @@ use super::{life, remains};
 use crate::files::FileError;
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
+use berth_actors::host::Accounted;
 use berth_actors::identity::ComponentId;
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -53,19 +54,21 @@ pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
 }
 
 pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
-    reap(&Ledger::open(layout.ledger())?, &StateMark::of(layout), &[], &BTreeSet::new())
+    reap(&Ledger::open(layout.ledger())?, &StateMark::of(layout), &[], &Accounted::default())
 }
 
-/// Ends every process of an earlier daemon that is not of a life in `kept`, and returns what was found. Only records of
-/// components in `known` stay: a dead one still says where it listened. Blocking.
+/// Ends every process of an earlier daemon that is not of a life in `kept` nor of a chain that is not to be touched, and
+/// returns what was found. Records that somebody accounts for stay: a dead one still says where it listened. Blocking.
 pub(super) fn reap(
     ledger: &Ledger,
     mark: &StateMark,
     kept: &[Record],
-    known: &BTreeSet<ComponentId>,
+    accounted: &Accounted,
 ) -> Result<Vec<Survivor>, SurvivorError> {
-    let records = ledger.all()?.into_iter().filter(|record| !kept.contains(record)).collect();
-    let search = Search::new(records, kept, mark);
+    let is_spared =
+        |record: &Record| kept.contains(record) || accounted.untouched.contains(&record.component.chain);
+    let records = ledger.all()?.into_iter().filter(|record| !is_spared(record)).collect();
+    let search = Search::new(records, kept, mark, &accounted.untouched);
     let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
         state: mark.state().display().to_string(),
         reason: reason.to_string(),
@@ -78,7 +81,7 @@ pub(super) fn reap(
 
     search.cgroups.iter().for_each(|(_, cgroup)| cgroup.remove());
     for record in &search.records {
-        if !known.contains(&record.component) || record.identity().is_none() {
+        if !accounted.for_component(&record.component) || record.identity().is_none() {
             ledger.remove(&record.component)?;
         }
     }
@@ -88,6 +91,7 @@ pub(super) fn reap(
 struct Search<'a> {
     records: Vec<Record>,
     kept: Kept,
+    untouched: &'a BTreeSet<String>,
     mark: &'a StateMark,
     cgroups: Vec<(ComponentId, Cgroup)>,
 }
@@ -116,7 +120,12 @@ impl Kept {
 impl<'a> Search<'a> {
     /// The earlier daemon may have lived in another cgroup than this one: its records say where. A record that was copied
     /// with a state directory names another one's.
-    fn new(records: Vec<Record>, kept: &[Record], mark: &'a StateMark) -> Self {
+    fn new(
+        records: Vec<Record>,
+        kept: &[Record],
+        mark: &'a StateMark,
+        untouched: &'a BTreeSet<String>,
+    ) -> Self {
         let recorded =
             records.iter().filter_map(|record| Some((record.component.clone(), record.cgroup.clone()?)));
         let here = CgroupRoot::find(mark).map(|root| root.all()).unwrap_or_default();
@@ -124,9 +133,10 @@ impl<'a> Search<'a> {
             .filter(|(_, dir)| CgroupRoot::is_of(dir, mark))
             .map(|(component, dir)| (component, Cgroup::at(dir)))
             .chain(here)
+            .filter(|(component, _)| !untouched.contains(&component.chain))
             .filter(|(_, cgroup)| !kept.iter().any(|kept| kept.cgroup.as_deref() == Some(cgroup.path())))
             .collect();
-        Self { records, kept: Kept::new(kept), mark, cgroups }
+        Self { records, kept: Kept::new(kept), untouched, mark, cgroups }
     }
 
     /// Lets every postgres shut down at once, and waits for the slowest.
@@ -192,5 +202,6 @@ impl<'a> Search<'a> {
             .iter()
             .filter(move |entry| !ourselves.contains(&entry.pid) && !self.kept.has(table, entry))
             .filter_map(|entry| Some((self.mark.parse(entry.marks().component.as_deref()?)?, entry)))
+            .filter(|(component, _)| !self.untouched.contains(&component.chain))
     }
 }

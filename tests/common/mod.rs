@@ -111,9 +111,22 @@ impl Home {
         text
     }
 
+    /// The same, once the daemon's control socket is there.
+    pub async fn ok_soon(&self, dev: &Dev<'_>, arguments: &[&str]) -> String {
+        dev.until("the control API", |_| true).await;
+        self.ok(arguments)
+    }
+
     /// Starts `berth dev` with the components of the test run and `environment` beside the usual one.
     pub fn dev(&self, environment: &[(&str, &str)]) -> Dev<'_> {
         self.run(&self.dev_arguments().iter().map(String::as_str).collect::<Vec<_>>(), environment)
+    }
+
+    /// The same with a cluster of another name.
+    pub fn dev_of(&self, tenant: &str) -> Dev<'_> {
+        let mut arguments = self.dev_arguments();
+        arguments.extend(["--tenant".to_owned(), tenant.to_owned()]);
+        self.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), &[])
     }
 
     /// `berth dev` whose reader has gone away.
@@ -127,23 +140,6 @@ impl Home {
             .unwrap();
         drop(child.stdout.take());
         Dev { home: self, child: Some(child), log: PathBuf::from("/dev/null") }
-    }
-
-    /// A configuration file for `berth up` with the components of the test run, and `more` after it.
-    pub fn configuration(&self, more: &str) -> PathBuf {
-        let components = berth::testing::components();
-        let file = self.dir.path().join("berth.toml");
-        let text = format!(
-            "[front]\nlisten = \"{}\"\n[components]\npostgres = {:?}\nopenbao = {:?}\nkine = {:?}\nkube_apiserver = {:?}\nkube_controller_manager = {:?}\n{more}",
-            self.front,
-            components.postgres_bin,
-            components.openbao.path,
-            components.kine.path,
-            components.kube_apiserver.path,
-            components.kube_controller_manager.path,
-        );
-        fs::write(&file, text).unwrap();
-        file
     }
 
     /// The daemon of a configuration file.
@@ -167,18 +163,30 @@ impl Home {
         arguments
     }
 
+    /// A configuration for `berth up` with the components of the test run, and `more` at its top.
+    pub fn config(&self, more: &str) -> PathBuf {
+        let arguments = self.dev_arguments();
+        let components = arguments[3..].chunks(2).map(|pair| {
+            let key = pair[0].trim_start_matches("--").replace('-', "_");
+            format!("{key} = {:?}\n", pair[1])
+        });
+        let components: String = components.collect();
+        let path = self.dir.path().join("berth.toml");
+        let text = format!("{more}\n[front]\nlisten = \"{}\"\n[components]\n{components}", self.front);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
     /// Starts a daemon.
     pub fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Dev<'_> {
+        self.launch(self.command(arguments).envs(environment.iter().copied()).stdin(Stdio::null()))
+    }
+
+    /// Starts a daemon by a command of the test's own making.
+    pub fn launch(&self, command: &mut Command) -> Dev<'_> {
         let log = self.dir.path().join("daemon.log");
         let out = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let child = self
-            .command(arguments)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            .spawn()
-            .unwrap();
+        let child = command.stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap();
         Dev { home: self, child: Some(child), log }
     }
 }
@@ -239,6 +247,13 @@ impl Dev<'_> {
     pub fn stop(mut self) -> ExitStatus {
         let mut child = self.child.take().unwrap();
         host::signal(child.id(), rustix::process::Signal::INT);
+        child.wait().unwrap()
+    }
+
+    /// SIGTERM, as systemd ends a service; returns how it ended.
+    pub fn terminate(mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        host::signal(child.id(), rustix::process::Signal::TERM);
         child.wait().unwrap()
     }
 

@@ -7,8 +7,8 @@ mod world;
 pub use world::FakeWorld;
 
 use crate::host::{
-    Blueprint, Context, ExitStatus, GateError, Guard, Listeners, Listens, PrepareError, Processes, Running,
-    SpawnError, Spawned, Survivor, WaitNote,
+    Accounted, Blueprint, Context, ExitStatus, GateError, Guard, Listeners, Listens, PrepareError, Processes,
+    Running, SpawnError, Spawned, Survivor, WaitNote,
 };
 use crate::identity::{ComponentId, Identity};
 use crate::policy::RestartPolicy;
@@ -187,12 +187,12 @@ impl Processes for FakeHost {
         }))
     }
 
-    async fn reap_strays(&self, known: &BTreeSet<ComponentId>) -> Result<Vec<String>, String> {
+    async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {
         self.alive().await;
         let mut processes = self.processes.lock().map_err(|error| error.to_string())?;
-        let strays = processes
-            .values_mut()
-            .filter(|process| !process.owned && !process.reaped && !known.contains(&process.component));
+        let strays = processes.values_mut().filter(|process| {
+            !process.owned && !process.reaped && !accounted.for_component(&process.component)
+        });
         let ended = strays.map(|process| {
             self.diary.write(format!("stray {}", process.component));
             process.reaped = true;

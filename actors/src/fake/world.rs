@@ -3,14 +3,14 @@
 use super::{Diary, FakeComponent, FakeHost, step};
 use crate::child::actor::Outside;
 use crate::handover::Record;
-use crate::host::{Dataplane, DrainReport, Estate, Journal, KcpApi, Lease, TenantRecord};
+use crate::host::{Dataplane, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord};
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
 use crate::root::{Kcp, World};
 use crate::spec::{Reaction, Step};
 use crate::status::{FrontStatus, FrontTarget};
 use async_trait::async_trait;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,6 +35,7 @@ struct State {
     record: Option<Record>,
     target: Option<(SlotName, SocketAddr)>,
     lease: Option<Lease>,
+    torn: BTreeSet<String>,
     broken_canary: bool,
     broken_disk: bool,
 }
@@ -141,6 +142,10 @@ impl FakeWorld {
         self.state().tenants.insert(record.name.clone(), record);
     }
 
+    pub fn tear_record(&self, name: &str) {
+        self.state().torn.insert(name.to_owned());
+    }
+
     pub fn forget_tenant(&self, name: &str) {
         self.state().tenants.remove(name);
     }
@@ -201,9 +206,13 @@ impl Estate for FakeWorld {
         Ok(TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true, erase: false })
     }
 
-    async fn tenants(&self) -> Result<Vec<TenantRecord>, String> {
+    async fn tenants(&self) -> Result<Recorded, String> {
         self.host.alive().await;
-        Ok(self.state().tenants.values().cloned().collect())
+        let state = self.state();
+        let (torn, whole): (Vec<_>, Vec<_>) =
+            state.tenants.values().cloned().partition(|record| state.torn.contains(&record.name));
+        let unreadable = torn.into_iter().map(|record| (record.name, "its record is torn".to_owned()));
+        Ok(Recorded { tenants: whole, unreadable: unreadable.collect() })
     }
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {

@@ -6,7 +6,7 @@ use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::front::Front;
 use crate::handover::{Phase, Record};
-use crate::host::{Estate, Journal, TenantRecord};
+use crate::host::{Accounted, Estate, Journal, TenantRecord};
 use crate::identity::{ComponentId, SlotName};
 use crate::message::Refusal;
 use crate::spec::Step;
@@ -32,13 +32,15 @@ impl Root {
                 Some(journal) => closed(&*journal).await?,
                 None => None,
             };
-            let known = components(&*estate, with_kcp, &estate.tenants().await?)?;
-            for stray in processes.reap_strays(&known).await? {
+            let recorded = estate.tenants().await?;
+            let components = components(&*estate, with_kcp, &recorded.tenants)?;
+            let untouched = recorded.unreadable.keys().cloned().collect();
+            for stray in processes.reap_strays(&Accounted { components, untouched }).await? {
                 tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
             }
             let survivors: BTreeSet<String> =
                 processes.survivors().await.into_iter().map(|component| component.chain).collect();
-            Ok((record, without_erased(&*estate).await?, survivors))
+            Ok((record, without_erased(&*estate, recorded.tenants).await, recorded.unreadable, survivors))
         };
         let read = async move { read.await.map_err(Refusal::Failed) };
         Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
@@ -46,7 +48,8 @@ impl Root {
                 return Err(stopping());
             }
             root.course = Course::Down;
-            let (record, tenants, survivors) = loaded?;
+            let (record, tenants, unreadable, survivors) = loaded?;
+            root.unreadable = unreadable;
             if let Some(record) = record {
                 root.active = record.active();
             }
@@ -141,9 +144,9 @@ async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
 
 /// The tenants there are. A deletion that a dead daemon left half-done is finished first: its processes were strays.
 /// One that fails again keeps its record, and stops nobody else.
-async fn without_erased(estate: &dyn Estate) -> Result<Vec<TenantRecord>, String> {
+async fn without_erased(estate: &dyn Estate, tenants: Vec<TenantRecord>) -> Vec<TenantRecord> {
     let mut kept = Vec::new();
-    for record in estate.tenants().await? {
+    for record in tenants {
         if record.erase {
             match estate.erase_tenant(&record.name).await {
                 Ok(()) => continue,
@@ -152,5 +155,5 @@ async fn without_erased(estate: &dyn Estate) -> Result<Vec<TenantRecord>, String
         }
         kept.push(record);
     }
-    Ok(kept)
+    kept
 }

@@ -88,6 +88,8 @@ pub struct Root {
     target: Option<(SlotName, SocketAddr)>,
     tenants: BTreeMap<String, Owned>,
     records: BTreeMap<String, TenantRecord>,
+    /// Tenants whose record cannot be read, and why. An operator repairs it and restarts the daemon.
+    unreadable: BTreeMap<String, String>,
     /// Tenants that are on their way out: no other command may touch them.
     deleting: BTreeSet<String>,
     /// Desired state is written one record after the other: the last command's is the one that stays.
@@ -114,6 +116,7 @@ impl Root {
             target: None,
             tenants: BTreeMap::new(),
             records: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             deleting: BTreeSet::new(),
             pen: Arc::default(),
             queue: VecDeque::new(),
@@ -179,6 +182,9 @@ impl Root {
     fn arrival(&self) -> Option<Arrival> {
         if !self.is_up() {
             return None;
+        }
+        if let Some((name, reason)) = self.unreadable.first_key_value() {
+            return Some(Err(Refusal::Failed(format!("{name}: {reason}"))));
         }
         let store = self.store.iter().map(|store| (STORE, store));
         let slot = self.slots.get(&self.active).map(|slot| (self.active.chain(), slot));

@@ -3,10 +3,15 @@
 use super::{Owned, Root, handover};
 use crate::front::GetFront;
 use crate::message::{Refusal, Reply};
-use crate::status::{FrontStatus, TreeStatus};
+use crate::status::{ChainState, ChainStatus, FrontStatus, TreeStatus};
 use crate::supervisor::GetStatus;
 use actix::prelude::*;
 use futures::future::join_all;
+
+/// A tenant whose record cannot be read has no chain that could tell.
+fn refused((name, reason): (String, String)) -> ChainStatus {
+    ChainStatus { name, state: ChainState::Refused, reason: Some(reason), children: Vec::new() }
+}
 
 impl Root {
     pub(super) fn status(&self) -> ResponseFuture<Result<Reply, Refusal>> {
@@ -14,6 +19,7 @@ impl Root {
         let store = self.store.as_ref().map(chain);
         let slots: Vec<_> = self.slots.values().map(chain).collect();
         let tenants: Vec<_> = self.tenants.values().map(chain).collect();
+        let unreadable = self.unreadable.clone();
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let handover =
@@ -25,7 +31,9 @@ impl Root {
                 None => None,
             };
             let slots = join_all(slots).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            let tenants = join_all(tenants).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
+            let tenants: Vec<_> =
+                join_all(tenants).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
+            let tenants = tenants.into_iter().chain(unreadable.into_iter().map(refused)).collect();
             let front = match front {
                 Some(front) => front.await.map_err(gone)?,
                 None => FrontStatus::default(),

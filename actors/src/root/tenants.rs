@@ -86,6 +86,8 @@ impl Root {
             Ok(())
         } else if self.records.contains_key(name) {
             Err(Refusal::Conflict(format!("{name} is being created")))
+        } else if let Some(reason) = self.unreadable.get(name) {
+            Err(Refusal::Conflict(format!("{reason}; then restart the daemon")))
         } else {
             Err(unknown(name))
         }
@@ -110,7 +112,7 @@ impl Root {
     }
 
     pub(super) fn create(&mut self, name: String) -> Answer {
-        if self.records.contains_key(&name) {
+        if self.records.contains_key(&name) || self.unreadable.contains_key(&name) {
             return refuse(Refusal::AlreadyExists(format!("there is a cluster {name} already")));
         }
         let record = match self.world.estate.new_tenant(&name) {

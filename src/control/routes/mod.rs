@@ -1,11 +1,13 @@
 //! The routes, each group under its own deadline. Streams have none: they end with their reader or the server.
 
 mod clusters;
+mod daemon;
 mod nodes;
 mod streams;
 mod tree;
 
 use super::answer::Problem;
+use super::daemon::DaemonDesk;
 use super::deadline;
 use super::events::EventHub;
 use super::files::ClusterFiles;
@@ -27,6 +29,7 @@ const LARGEST_BODY: usize = 16 << 10;
 
 /// What the routes ask.
 pub(super) struct Backend {
+    pub(super) daemon: DaemonDesk,
     pub(super) tree: Recipient<Command>,
     pub(super) files: Arc<dyn ClusterFiles>,
     pub(super) events: EventHub,
@@ -65,6 +68,7 @@ fn unexpected(reply: &Reply) -> Problem {
 pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
+        .route("/v1/daemon", get(daemon::about))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
@@ -81,6 +85,7 @@ pub(super) fn router(backend: Backend) -> Router {
         .merge(within(deadline::READ, reads))
         .merge(within(deadline::CLUSTER, changes))
         .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(tree::handover))))
+        .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))
         .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
         .merge(streams)
         .fallback(no_such_route)

@@ -7,7 +7,7 @@ use std::path::Path;
 fn bind(socket: &Path) -> Result<ControlServer, super::super::ControlError> {
     let tree = FakeTree { answer: |_| Ok(Reply::Done), asked: Arc::default() }.start();
     let files = FakeFiles { dir: PathBuf::new(), nodes: Mutex::default() };
-    ControlServer::bind(socket, tree.recipient(), Arc::new(files), EventHub::new())
+    ControlServer::bind(socket, DaemonDesk::open().0, tree.recipient(), Arc::new(files), EventHub::new())
 }
 
 #[actix::test]

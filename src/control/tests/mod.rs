@@ -6,6 +6,7 @@ mod requests;
 mod streams;
 
 use super::api::{Action, EventQuery, LogQuery};
+use super::daemon::DaemonDesk;
 use super::files::ClusterFiles;
 use super::{Client, ClientError, ControlServer, EventHub};
 use actix::{Actor, Context, Handler};
@@ -98,7 +99,14 @@ impl Harness {
         let tree = FakeTree { answer, asked: Arc::clone(&asked) }.start();
         let files = FakeFiles { dir: dir.path().to_owned(), nodes: Mutex::default() };
         let events = EventHub::new();
-        let server = ControlServer::bind(&socket, tree.recipient(), Arc::new(files), events.clone()).unwrap();
+        let server = ControlServer::bind(
+            &socket,
+            DaemonDesk::open().0,
+            tree.recipient(),
+            Arc::new(files),
+            events.clone(),
+        )
+        .unwrap();
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(server.serve(shutdown.clone()));
         Self { dir, client: Client::new(socket), events, asked, shutdown, serving }

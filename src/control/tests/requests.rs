@@ -111,6 +111,7 @@ async fn a_tree_that_does_not_answer_is_reported_at_the_deadline_of_the_request(
 
     let asking = async {
         let router = super::super::routes::router(super::super::routes::Backend {
+            daemon: DaemonDesk::open().0,
             tree: StuckTree.start().recipient(),
             files: Arc::new(FakeFiles { dir: PathBuf::new(), nodes: Mutex::default() }),
             events: EventHub::new(),

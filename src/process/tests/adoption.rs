@@ -3,6 +3,7 @@
 use super::*;
 use crate::process::ledger::{Phase, Record};
 use crate::process::life::Life;
+use berth_actors::host::Accounted;
 use std::net::SocketAddr;
 
 const HOSTS: [fn(&Layout) -> Result<ProcessHost, crate::files::FileError>; 2] =
@@ -10,6 +11,10 @@ const HOSTS: [fn(&Layout) -> Result<ProcessHost, crate::files::FileError>; 2] =
 
 fn known(names: &[&ComponentId]) -> BTreeSet<ComponentId> {
     names.iter().copied().cloned().collect()
+}
+
+fn accounted(names: &[&ComponentId]) -> Accounted {
+    Accounted { components: known(names), ..Accounted::default() }
 }
 
 fn other() -> ComponentId {
@@ -49,7 +54,7 @@ async fn a_process_is_taken_over_as_it_is_and_ends_like_a_child() {
         assert_eq!(next.survivors().await, known(&[&id()]));
         let refusal = next.spawn(&id(), &spec).await.unwrap_err().to_string();
         assert!(refusal.contains("of an earlier daemon still runs"), "{refusal}");
-        assert_eq!(next.reap_strays(&known(&[&id()])).await.unwrap(), [""; 0]);
+        assert_eq!(next.reap_strays(&accounted(&[&id()])).await.unwrap(), [""; 0]);
         let survivor = next.adopt(&id()).await.unwrap().unwrap();
         assert!(survivor.alive && survivor.digest == spec.digest());
         assert_eq!(survivor.running.identity, spawned.identity);
@@ -90,7 +95,7 @@ async fn what_nobody_accounts_for_is_ended_and_the_rest_is_left_alone_with_its_c
         let stray = bench.host.spawn(&other(), &bench.sh(": < never")).await.unwrap().identity;
 
         let next = host(&bench.layout).unwrap();
-        let ended = next.reap_strays(&known(&[&id()])).await.unwrap();
+        let ended = next.reap_strays(&accounted(&[&id()])).await.unwrap();
         assert!(ended.len() == 1 && ended[0].starts_with("demo/openbao"), "{ended:?}");
         assert!(is_alive(&kept) && is_alive(&grandchild) && !is_alive(&stray));
         assert!(next.adopt(&other()).await.unwrap().is_none());
@@ -112,7 +117,7 @@ async fn one_that_died_meanwhile_still_says_where_it_listened_and_leaves_no_chil
 
     let next = bench.next_daemon();
     assert_eq!(next.survivors().await, known(&[]));
-    next.reap_strays(&known(&[&id()])).await.unwrap();
+    next.reap_strays(&accounted(&[&id()])).await.unwrap();
     assert!(!is_alive(&grandchild));
     let survivor = next.adopt(&id()).await.unwrap().unwrap();
     assert_eq!((survivor.alive, survivor.running.address), (false, Some(address)));
@@ -137,7 +142,7 @@ async fn a_record_that_its_process_does_not_confirm_harms_nobody() {
         bench.rewrite(&record);
         let next = bench.next_daemon();
         assert_eq!(next.survivors().await, known(&[]));
-        assert_eq!(next.reap_strays(&known(&[&id()])).await.unwrap(), [""; 0]);
+        assert_eq!(next.reap_strays(&accounted(&[&id()])).await.unwrap(), [""; 0]);
         assert!(next.adopt(&id()).await.unwrap().is_none_or(|survivor| !survivor.alive));
         assert!(is_alive(&stranger));
     }
@@ -157,9 +162,24 @@ async fn a_birth_whose_record_was_not_completed_or_is_torn_or_lost_leaves_no_sec
         }
         let next = bench.next_daemon();
         assert_eq!(next.survivors().await, known(&[]));
-        let ended = next.reap_strays(&known(&[&id()])).await.unwrap();
+        let ended = next.reap_strays(&accounted(&[&id()])).await.unwrap();
         assert!(ended.len() == 1 && ended[0].contains(&newborn.pid.to_string()), "{damage}: {ended:?}");
         assert!(next.adopt(&id()).await.unwrap().is_none());
         assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
     }
+}
+
+#[tokio::test]
+async fn a_chain_nobody_knows_about_is_neither_adopted_nor_ended() {
+    let mut bench = Bench::new();
+    let leader = bench.start("setsid sh -c 'echo $$ > gate; : < never' & : < never").await;
+    let grandchild = bench.announced().await;
+    std::fs::remove_file(bench.layout.ledger().join("demo.kine.json")).unwrap();
+    let recorded = bench.host.spawn(&other(), &bench.sh(": < never")).await.unwrap().identity;
+    let next = bench.next_daemon();
+    let untouched = BTreeSet::from(["demo".to_owned()]);
+    let ended = next.reap_strays(&Accounted { untouched, ..Accounted::default() }).await.unwrap();
+    assert_eq!(ended, [""; 0]);
+    assert!([leader, grandchild, recorded].iter().all(is_alive));
+    assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap().len(), 1);
 }

@@ -175,3 +175,25 @@ async fn no_number_of_crashes_makes_a_second_process() {
     assert_eq!(pids(&world), before);
     assert_eq!(world.host.diary.of("twice"), [""; 0]);
 }
+
+#[actix::test]
+async fn a_tenant_whose_record_is_torn_is_left_alone_and_holds_nobody_up() {
+    tokio::time::pause();
+    let world = FakeWorld::default().with_tenant("demo").with_tenant("torn");
+    arrived(&world).await;
+    let world = world.after_a_crash();
+    let before = pids(&world);
+    world.tear_record("torn");
+    let root = start(&world).await;
+    let others = |status: &TreeStatus| tenant(status, "demo").state == ChainState::Ready;
+    let status = until(&root, others).await;
+    assert_eq!(tenant(&status, "torn").state, ChainState::Refused);
+    assert_eq!(tenant(&status, "torn").reason.as_deref(), Some("its record is torn"));
+    let refused = |command: Command| async { root.send(command).await.unwrap().unwrap_err().to_string() };
+    let name = || "torn".to_owned();
+    assert!(refused(Command::StopTenant { name: name() }).await.contains("restart the daemon"));
+    assert!(refused(Command::DeleteTenant { name: name() }).await.contains("its record is torn"));
+    assert!(refused(Command::CreateTenant { name: name() }).await.contains("already"));
+    assert_eq!(pids(&world), before, "what runs of it runs on");
+    assert_eq!(world.host.diary.of("stray"), [""; 0]);
+}
