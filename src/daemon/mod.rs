@@ -157,7 +157,10 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     pub async fn stop(self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await;
+        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
+            DaemonError::Refused(left) => DaemonError::Left(left),
+            error => error,
+        });
         if let Some(front) = &self.listener {
             front.close();
         }

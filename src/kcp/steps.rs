@@ -50,5 +50,11 @@ mod tests {
         assert_eq!(steps[1].reaction_to("kine"), Reaction::RideThrough(Duration::from_secs(30)));
         assert_eq!(steps[1].stand_in.as_deref(), Some("no kcp was given"));
         assert_eq!(steps[0].stand_in, None);
+        let terms = Policies::default();
+        for (step, of) in steps.iter().zip([Supervised::SlotKine, Supervised::Kcp]) {
+            let life = terms.life(of);
+            let has = (&step.restart, step.stop, step.start_deadline);
+            assert_eq!(has, (&life.restart, life.stop, life.start_deadline), "{of}");
+        }
     }
 }
