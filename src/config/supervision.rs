@@ -1,6 +1,9 @@
 //! `[supervision.CHAIN.COMPONENT]`: the terms each component is kept on, read over their defaults.
 //!
-//! Every component has every key. A combination that would mean nothing, or never end, is refused with the way out.
+//! Every component has every key. A combination that would mean nothing, or never end, is refused with the way out
+//! ([`check`]).
+
+mod check;
 
 use super::ConfigError;
 use super::setting::{Origin, Setting, line_of};
@@ -140,33 +143,35 @@ pub(super) fn read(given: Given, origin: Origin<'_>) -> Result<SupervisionConfig
                 let reason = format!("unknown component `{}`, expected one of {known}", component.get_ref());
                 return Err(refused(origin, &component, reason));
             };
-            sections.insert(of as usize, (component, terms));
+            sections.insert(of as usize, terms);
         }
     }
-    let terms = Supervised::ALL.into_iter().map(|of| match sections.remove(&(of as usize)) {
-        Some((section, terms)) => one(of, &section, terms, origin),
-        None => one(of, &Spanned::new(0..0, String::new()), GivenTerms::default(), origin),
-    });
+    let terms = Supervised::ALL
+        .into_iter()
+        .map(|of| one(of, sections.remove(&(of as usize)).unwrap_or_default(), origin));
     terms.collect::<Result<_, _>>().map(SupervisionConfig)
 }
 
-/// `section` is named where no key of it is to blame.
-fn one(
-    of: Supervised,
-    section: &Spanned<String>,
-    given: GivenTerms,
-    origin: Origin<'_>,
-) -> Result<TermsConfig, ConfigError> {
-    check(of, section, &given, origin)?;
+fn one(of: Supervised, given: GivenTerms, origin: Origin<'_>) -> Result<TermsConfig, ConfigError> {
     let default = defaults::terms(of);
-    let span = |(value, reason): defaults::Reasoned<Duration>| (Span(value), reason);
-    let mut ride_through = Vec::new();
     let mut reactions = given.ride_through;
+    let mut ride_through = Vec::new();
     for (earlier, (reaction, reason)) in default.reactions {
         let given = reactions.remove(earlier);
         ride_through.push((earlier, origin.setting(given, (Ride(reaction), reason))));
     }
-    Ok(TermsConfig {
+    if let Some(stranger) = reactions.keys().next() {
+        let known = list(ride_through.iter().map(|(known, _)| *known));
+        let reason = match known.is_empty() {
+            true => format!("nothing comes before {of}: remove `{}`", stranger.get_ref()),
+            false => {
+                format!("`{}` does not come before {of}, which reacts to {known} only", stranger.get_ref())
+            }
+        };
+        return Err(refused(origin, stranger, reason));
+    }
+    let span = |(value, reason): defaults::Reasoned<Duration>| (Span(value), reason);
+    let terms = TermsConfig {
         of,
         restart: origin.setting(given.restart, default.restart),
         clean_exits: origin.optional(given.clean_exits, defaults::CLEAN_EXITS),
@@ -180,115 +185,13 @@ fn one(
             .setting(given.stop_deadline, (Span(default.stop.deadline), default.stop_reason)),
         ride_through,
         stop: default.stop,
-    })
-}
-
-/// What each key may say, alone and beside the others.
-fn check(
-    of: Supervised,
-    section: &Spanned<String>,
-    given: &GivenTerms,
-    origin: Origin<'_>,
-) -> Result<(), ConfigError> {
-    let default = defaults::terms(of);
-    let or = |key: &Key<Span>, default: Duration| key.as_ref().map_or(default, |key| key.get_ref().0);
-    if let Some(intensity) = given.intensity.as_ref().filter(|intensity| *intensity.get_ref() == 0) {
-        let reason =
-            "intensity = 0 gives up before the first restart: write restart = \"temporary\" for that";
-        return Err(refused(origin, intensity, reason));
-    }
-    for (key, way_out) in [
-        (&given.start_deadline, "start_deadline = \"0s\" is met by no start: give it some time"),
-        (&given.stop_deadline, "stop_deadline = \"0s\" is SIGKILL without asking: give it some time"),
-    ] {
-        if let Some(key) = key.as_ref().filter(|key| key.get_ref().0.is_zero()) {
-            return Err(refused(origin, key, way_out));
-        }
-    }
-    let restart = given.restart.as_ref().map_or(default.restart.0, |key| *key.get_ref());
-    if let Some(clean) = &given.clean_exits
-        && restart != RestartKind::Transient
-    {
-        let reason = format!(
-            "clean_exits means nothing with restart = \"{restart}\": write restart = \"transient\", or remove it"
-        );
-        return Err(refused(origin, clean, reason));
-    }
-    let (base, max) =
-        (or(&given.base_delay, default.base_delay.0), or(&given.max_delay, default.max_delay.0));
-    if base > max {
-        let reason = format!(
-            "base_delay {} is longer than max_delay {}: give max_delay at least as much",
-            Span(base),
-            Span(max)
-        );
-        return Err(blamed(origin, section, [&given.base_delay, &given.max_delay], reason));
-    }
-    reactions(of, given, origin)?;
-    window(of, section, given, origin)
-}
-
-/// A step reacts to what comes before it, and to nothing else.
-fn reactions(of: Supervised, given: &GivenTerms, origin: Origin<'_>) -> Result<(), ConfigError> {
-    let default = defaults::terms(of);
-    for earlier in given.ride_through.keys() {
-        if default.reactions.iter().any(|(known, _)| known == earlier.get_ref()) {
-            continue;
-        }
-        let known = list(default.reactions.iter().map(|(known, _)| *known));
-        let reason = if known.is_empty() {
-            format!("nothing comes before {of}: remove `{}`", earlier.get_ref())
-        } else {
-            format!("`{}` does not come before {of}, which reacts to {known} only", earlier.get_ref())
-        };
-        return Err(refused(origin, earlier, reason));
-    }
-    Ok(())
-}
-
-/// A window too short for its intensity would never see a give-up: what only times out would be tried for ever.
-fn window(
-    of: Supervised,
-    section: &Spanned<String>,
-    given: &GivenTerms,
-    origin: Origin<'_>,
-) -> Result<(), ConfigError> {
-    let mut life = Life::from(&defaults::terms(of));
-    let or = |key: &Key<Span>, default: Duration| key.as_ref().map_or(default, |key| key.get_ref().0);
-    life.restart.intensity = given.intensity.as_ref().map_or(life.restart.intensity, |key| *key.get_ref());
-    life.restart.window = or(&given.window, life.restart.window);
-    life.restart.max_delay = or(&given.max_delay, life.restart.max_delay);
-    life.start_deadline = or(&given.start_deadline, life.start_deadline);
-    life.stop.deadline = or(&given.stop_deadline, life.stop.deadline);
-    let shortest = life.shortest_window();
-    if life.restart.window > shortest {
-        return Ok(());
-    }
-    let reason = format!(
-        "window {} is too short for intensity {}: so many starts and stops that only time out, with their delays, take {}, \
-         and it would never give up; give window more, or lower intensity",
-        Span(life.restart.window),
-        life.restart.intensity,
-        Span(shortest)
-    );
-    let blamed_first = [&given.window, &given.start_deadline, &given.stop_deadline, &given.max_delay];
-    match (&given.window, &given.intensity) {
-        (None, Some(intensity)) => Err(refused(origin, intensity, reason)),
-        _ => Err(blamed(origin, section, blamed_first, reason)),
-    }
-}
-
-/// Refuses the first of `keys` that was given.
-fn blamed<const N: usize>(
-    origin: Origin<'_>,
-    section: &Spanned<String>,
-    keys: [&Key<Span>; N],
-    reason: String,
-) -> ConfigError {
-    match keys.into_iter().flatten().next() {
-        Some(key) => refused(origin, key, reason),
-        None => refused(origin, section, reason),
-    }
+    };
+    check::terms(&terms).map_err(|check::Nonsense { line, reason }| ConfigError::Invalid {
+        path: origin.path.to_owned(),
+        line,
+        reason,
+    })?;
+    Ok(terms)
 }
 
 fn refused<T>(origin: Origin<'_>, at: &Spanned<T>, reason: impl Into<String>) -> ConfigError {
