@@ -27,6 +27,8 @@ pub struct Components {
     pub kine: Program,
     pub kube_apiserver: Program,
     pub kube_controller_manager: Program,
+    /// Where there is one, new tenants run it instead of the two above.
+    pub k3s: Option<Program>,
     pub kcp: Program,
     pub ccm: Program,
 }

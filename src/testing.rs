@@ -61,6 +61,7 @@ fn resolve() -> Result<Components, String> {
         kine: Program::real(file("kine")?),
         kube_apiserver: Program::real(file("kube-apiserver")?),
         kube_controller_manager: Program::real(file("kube-controller-manager")?),
+        k3s: None,
         kcp: named(KCP_STAND_IN),
         ccm: named(CLOUD_CONTROLLER_MANAGER),
     })

@@ -5,7 +5,8 @@ mod real_stack;
 
 use berth::ccm::{self, CloudControllerManager, Snapshot};
 use berth::components::Program;
-use berth_actors::host::{Blueprint, Context, GateError, Running, WaitNote};
+use berth::tenant::credentials::Credentials;
+use berth_actors::host::{Blueprint, Context, Distribution, GateError, Running, WaitNote};
 use berth_actors::identity::Identity;
 use berth_actors::spec::ProcessSpec;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
@@ -44,10 +45,16 @@ impl Tenant {
         CloudControllerManager {
             cluster: "demo".to_owned(),
             data_dir: self.home.data(),
+            server: format!("https://{}", self.api.address),
+            credentials: self.credentials(),
             program: Program::real(self.program()),
             user: user(),
             output: self.home.path().join("ccm.log"),
         }
+    }
+
+    fn credentials(&self) -> Credentials {
+        Credentials::of(Distribution::Kubernetes, &self.home.data())
     }
 
     /// A copy that `nobody` can reach, wherever the target directory is.
@@ -62,15 +69,12 @@ impl Tenant {
     }
 
     async fn prepared(&self) -> ProcessSpec {
-        let mut context = Context::default();
-        let running = Self::running(self.home.path().join("apiserver.log"), 0, Some(&self.api));
-        context.upstream.insert("kube-apiserver".to_owned(), running);
-        self.blueprint().prepare(&context, &WaitNote::default()).await.unwrap()
+        self.blueprint().prepare(&Context::default(), &WaitNote::default()).await.unwrap()
     }
 
-    fn running(log: PathBuf, log_offset: u64, api: Option<&ApiServer>) -> Running {
+    fn running(log: PathBuf, log_offset: u64) -> Running {
         let identity = Identity { boot_id: "b".to_owned(), pid: 1, start_time: 1 };
-        Running { identity, address: api.map(|api| api.address), log, log_offset }
+        Running { identity, address: None, log, log_offset }
     }
 
     /// Prepared, started and through its gate.
@@ -83,7 +87,7 @@ impl Tenant {
     }
 
     async fn gate(&self, offset: u64) -> Result<(), GateError> {
-        let running = Self::running(self.log(), offset, None);
+        let running = Self::running(self.log(), offset);
         let gate = timeout(DEADLINE, async { self.blueprint().ready(&running, &WaitNote::default()).await });
         let Ok(result) = gate.await else {
             panic!("the gate stayed closed:\n{}", fs::read_to_string(self.log()).unwrap())
@@ -264,7 +268,8 @@ async fn a_renewed_credential_is_taken_up_without_a_restart() {
     let controller = tenant.controller().await;
     let server = format!("https://{}", tenant.api.address);
     let now = time::OffsetDateTime::now_utc();
-    let renew = |at| ccm::renew(&tenant.home.data(), &server, user(), at).unwrap().minted;
+    let renew =
+        |at| ccm::renew(&tenant.home.data(), &tenant.credentials(), &server, user(), at).unwrap().minted;
     assert!(!renew(now));
     // A clock five days ahead mints one that is not valid yet: the program keeps trying, and the next one heals it.
     assert!(renew(now + time::Duration::days(5)));

@@ -309,6 +309,32 @@ pub struct Recorded {
     pub unreadable: BTreeMap<String, String>,
 }
 
+/// The Kubernetes a tenant runs. Chosen when it is made, for life: its data belong to the one that wrote them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distribution {
+    /// kube-apiserver and kube-controller-manager. Every record without the field is one of these.
+    #[default]
+    Kubernetes,
+    K3s,
+}
+
+impl Distribution {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kubernetes => "kubernetes",
+            Self::K3s => "k3s",
+        })
+    }
+}
+
 /// Desired state of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -316,6 +342,8 @@ pub struct TenantRecord {
     pub name: String,
     /// Unique for the life of the cluster; the identity guard compares it.
     pub uid: String,
+    #[serde(default, skip_serializing_if = "Distribution::is_default")]
+    pub distribution: Distribution,
     pub run: bool,
     /// It is to be deleted, and must never run again: some of its files may be gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

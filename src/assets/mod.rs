@@ -6,6 +6,7 @@
 pub mod catalogue;
 mod golang;
 mod itself;
+mod k3s;
 mod overrides;
 pub mod progress;
 mod provision;

@@ -26,7 +26,11 @@ pub struct Overrides {
     pub kube_controller_manager: Option<PathBuf>,
     #[arg(long, value_name = "PATH", help = "The kcp program; without it a stand-in runs")]
     pub kcp: Option<PathBuf>,
-    #[arg(long, value_name = "PATH", help = "The k3s program; checked, not used yet")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        help = "The k3s program; new clusters run it instead of kube-apiserver"
+    )]
     pub k3s: Option<PathBuf>,
     #[arg(long, value_name = "PATH", help = "The cloud controller manager; without it, Berth's own")]
     pub ccm: Option<PathBuf>,

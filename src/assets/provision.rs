@@ -6,6 +6,7 @@
 use super::catalogue::{self, Catalogue, CatalogueError, Source};
 use super::golang::GoProgram;
 use super::itself::{self, CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
+use super::k3s::{self, K3sError};
 use super::overrides::{OverrideError, Overrides};
 use super::progress::{Advance, Origin, Progress};
 use super::record::Recipe;
@@ -24,6 +25,8 @@ use std::time::Instant;
 pub enum ProvisionError {
     #[error(transparent)]
     Override(#[from] OverrideError),
+    #[error(transparent)]
+    K3s(#[from] K3sError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -44,12 +47,10 @@ pub async fn provision(
 ) -> Result<Components, ProvisionError> {
     // The operator's own files first: a wrong one is told before minutes are spent on fetching the rest.
     let (kcp, ccm) = (overrides.program("kcp")?, overrides.program("ccm")?);
-    if let Some(k3s) = overrides.program("k3s")? {
-        progress.warned(&format!(
-            "{} is not used yet: clusters run kube-apiserver and kube-controller-manager",
-            k3s.display()
-        ));
-    }
+    let k3s = match overrides.program("k3s")? {
+        Some(path) => Some(k3s::ask(&path).await?),
+        None => None,
+    };
     for component in ["postgres", "openbao", "kine", "kube-apiserver", "kube-controller-manager"] {
         overrides.program(component)?;
     }
@@ -65,6 +66,7 @@ pub async fn provision(
         kine: Program::real(served.kine),
         kube_apiserver: Program::real(served.kube_apiserver),
         kube_controller_manager: Program::real(served.kube_controller_manager),
+        k3s,
         kcp,
         ccm: ccm.map_or_else(|| named(CLOUD_CONTROLLER_MANAGER), Program::real),
     })

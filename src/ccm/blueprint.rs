@@ -12,15 +12,13 @@ use crate::files::{FileError, read_optional};
 use crate::https::Https;
 use crate::log_line;
 use crate::off_thread::off_thread;
+use crate::tenant::credentials::Credentials;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::{ProcessSpec, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
-
-/// The step whose address the credential names.
-const API_SERVER: &str = "kube-apiserver";
 
 /// The tenant's instances, written by `berth node`.
 pub fn snapshot_file(data_dir: &Path) -> PathBuf {
@@ -35,8 +33,11 @@ pub fn credential_file(data_dir: &Path) -> PathBuf {
 #[derive(Debug, Clone)]
 pub struct CloudControllerManager {
     pub cluster: String,
-    /// `<state>/clusters/<name>`, with the tenant's `pki/`.
+    /// `<state>/clusters/<name>`.
     pub data_dir: PathBuf,
+    /// The tenant's API server, `https://127.0.0.1:<port>`: leased, so known before it runs.
+    pub server: String,
+    pub credentials: Credentials,
     pub program: Program,
     /// Who runs it and owns its files when the daemon is root.
     pub user: Option<User>,
@@ -47,25 +48,23 @@ pub struct CloudControllerManager {
 #[async_trait]
 impl Blueprint for CloudControllerManager {
     async fn prepare(&self, context: &Context, note: &WaitNote) -> Result<ProcessSpec, PrepareError> {
-        let address = context
-            .address_of(API_SERVER)
-            .ok_or_else(|| self.retry(format_args!("the address of {API_SERVER} is not known")))?;
-        let server = format!("https://{address}");
-
         note.say("the snapshot of its nodes");
         let (path, user) = (snapshot_file(&self.data_dir), self.user);
         self.blocking(move || Snapshot::ensure(&path, user)).await?;
 
         note.say("its rights in the tenant");
-        let data_dir = self.data_dir.clone();
-        let admin = self.blocking(move || Admin::read(&data_dir)).await?;
-        let admin = Https::new(&admin.server_ca, Some((&admin.certificate, &admin.key)))
-            .map_err(|e| self.fatal(format_args!("the admin credential in pki/ is not usable: {e}")))?;
-        access::apply(&admin, &server).await.map_err(|e: AccessError| self.retry(e))?;
+        let credentials = self.credentials.clone();
+        let admin = self.blocking(move || Admin::read(&credentials)).await?;
+        let admin = Https::new(&admin.server_ca, Some((&admin.certificate, &admin.key))).map_err(|e| {
+            let path = self.credentials.admin.display();
+            self.fatal(format_args!("the admin credential {path} is not usable: {e}"))
+        })?;
+        access::apply(&admin, &self.server).await.map_err(|e: AccessError| self.retry(e))?;
 
         note.say("its credential");
-        let (data_dir, for_server) = (self.data_dir.clone(), server);
-        self.blocking(move || renew(&data_dir, &for_server, user, OffsetDateTime::now_utc())).await?;
+        let Self { data_dir, credentials, server, .. } = self.clone();
+        self.blocking(move || renew(&data_dir, &credentials, &server, user, OffsetDateTime::now_utc()))
+            .await?;
 
         self.spec(context)
     }
@@ -148,15 +147,12 @@ enum AdminError {
 
 impl Admin {
     /// Blocking.
-    fn read(data_dir: &Path) -> Result<Self, AdminError> {
-        let read = |name: &str| {
-            let path = data_dir.join("pki").join(name);
-            read_optional(&path)?.ok_or(AdminError::Missing(path))
-        };
+    fn read(credentials: &Credentials) -> Result<Self, AdminError> {
+        let read = |path: &Path| read_optional(path)?.ok_or_else(|| AdminError::Missing(path.to_owned()));
         Ok(Self {
-            server_ca: read("server-ca.crt")?,
-            certificate: read("admin.crt")?,
-            key: read("admin.key")?,
+            server_ca: read(&credentials.server_ca)?,
+            certificate: read(&credentials.admin)?,
+            key: read(&credentials.admin_key)?,
         })
     }
 }

@@ -6,6 +6,7 @@
 use super::access::ACCOUNT;
 use super::renewal::Validity;
 use crate::files::{FileError, read_optional, write_atomic};
+use crate::tenant::credentials::Credentials;
 use crate::tenant::pki::{PkiError, sign_client};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,8 +33,8 @@ pub enum CredentialError {
     Missing { path: PathBuf },
     #[error(transparent)]
     Sign(#[from] PkiError),
-    #[error("{path} is not the key of client-ca.crt: restore both from one backup")]
-    NotAPair { path: PathBuf },
+    #[error("{path} is not the key of {certificate}: restore both from one backup", path = .path.display(), certificate = .certificate.display())]
+    NotAPair { path: PathBuf, certificate: PathBuf },
 }
 
 /// What [`renew`] found or made.
@@ -48,31 +49,35 @@ pub struct Renewed {
 /// third of its life left. Blocking.
 pub fn renew(
     data_dir: &Path,
+    credentials: &Credentials,
     server: &str,
     owner: Option<User>,
     now: OffsetDateTime,
 ) -> Result<Renewed, CredentialError> {
     let path = super::credential_file(data_dir);
-    let server_ca = read_pki(data_dir, "server-ca.crt")?;
-    let client_ca = read_pki(data_dir, "client-ca.crt")?;
+    let server_ca = read(&credentials.server_ca)?;
+    let client_ca = read(&credentials.client_ca)?;
     let present = read_optional(&path)?;
     if let Some(validity) = present.and_then(|bytes| usable(&bytes, server, &server_ca, &client_ca, now))
         && !validity.is_due(now)
     {
         return Ok(Renewed { minted: false, validity });
     }
-    let pki = data_dir.join("pki");
-    let (certificate, key) = sign_client(&pki, ACCOUNT, now, LIFETIME)?;
+    let (certificate, key) =
+        sign_client(&credentials.client_ca, &credentials.client_ca_key, ACCOUNT, now, LIFETIME)?;
     let kubeconfig = kubeconfig(server, &server_ca, &certificate, &key);
-    let validity = usable(kubeconfig.as_bytes(), server, &server_ca, &client_ca, now)
-        .ok_or_else(|| CredentialError::NotAPair { path: pki.join("client-ca.key") })?;
+    let validity = usable(kubeconfig.as_bytes(), server, &server_ca, &client_ca, now).ok_or_else(|| {
+        CredentialError::NotAPair {
+            path: credentials.client_ca_key.clone(),
+            certificate: credentials.client_ca.clone(),
+        }
+    })?;
     write_atomic(&path, kubeconfig.as_bytes(), owner)?;
     Ok(Renewed { minted: true, validity })
 }
 
-fn read_pki(data_dir: &Path, name: &str) -> Result<Vec<u8>, CredentialError> {
-    let path = data_dir.join("pki").join(name);
-    read_optional(&path)?.ok_or(CredentialError::Missing { path })
+fn read(path: &Path) -> Result<Vec<u8>, CredentialError> {
+    read_optional(path)?.ok_or_else(|| CredentialError::Missing { path: path.to_owned() })
 }
 
 fn kubeconfig(server: &str, server_ca: &[u8], certificate: &str, key: &str) -> String {
@@ -146,11 +151,23 @@ fn is_signed_by(certificate: &CertificateDer<'_>, client_ca: &[u8], now: OffsetD
 
 #[cfg(test)]
 mod tests {
+    use super::renew as renew_with;
     use super::*;
+    use berth_actors::host::Distribution;
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
     use std::fs;
 
     const SERVER: &str = "https://127.0.0.1:6443";
+
+    fn renew(
+        data_dir: &Path,
+        server: &str,
+        owner: Option<User>,
+        now: OffsetDateTime,
+    ) -> Result<Renewed, CredentialError> {
+        let credentials = Credentials::of(Distribution::Kubernetes, data_dir);
+        renew_with(data_dir, &credentials, server, owner, now)
+    }
 
     fn write_ca(data_dir: &Path, name: &str) {
         let mut params = CertificateParams::default();

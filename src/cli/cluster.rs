@@ -9,6 +9,7 @@ use crate::control::api::Action;
 use crate::control::{Client, ClientError};
 use crate::files::write_atomic;
 use crate::names;
+use crate::tenant::stack;
 use berth_actors::status::{ChainStatus, ChildState};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -149,13 +150,14 @@ fn confirm(name: &str) -> Result<(), CliError> {
 
 fn table(clusters: &[ChainStatus]) -> String {
     let width = clusters.iter().map(|cluster| cluster.name.len()).max().unwrap_or(0).max("NAME".len());
-    let mut text = format!("{:width$}  {:10}  {:5}  REASON\n", "NAME", "STATE", "READY");
+    let mut text = format!("{:width$}  {:10}  {:10}  {:5}  REASON\n", "NAME", "KUBERNETES", "STATE", "READY");
     for cluster in clusters {
         let ready = cluster.children.iter().filter(|child| child.state == ChildState::Ready).count();
         let ready = format!("{ready}/{}", cluster.children.len());
         let state = words::chain(cluster.state).1;
         let reason = terminal::harmless(cluster.reason.as_deref().unwrap_or_default());
-        let line = format!("{:width$}  {state:10}  {ready:5}  {reason}", cluster.name);
+        let kubernetes = stack::distribution_of(cluster);
+        let line = format!("{:width$}  {kubernetes:10}  {state:10}  {ready:5}  {reason}", cluster.name);
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -165,6 +167,7 @@ fn table(clusters: &[ChainStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::fixture::ready;
     use berth_actors::status::ChainState;
 
     #[test]
@@ -175,15 +178,21 @@ mod tests {
             reason: reason.map(str::to_owned),
             children: Vec::new(),
         };
+        let on_k3s = ChainStatus {
+            children: vec![ready("k3s", 7, None, 0)],
+            ..cluster("on-k3s", ChainState::Ready, None)
+        };
         let clusters = [
             cluster("demo", ChainState::Ready, None),
+            on_k3s,
             cluster("warehouse", ChainState::Degraded, Some("kine gave up")),
         ];
         assert_eq!(
             table(&clusters),
-            "NAME       STATE       READY  REASON\n\
-             demo       ready       0/0\n\
-             warehouse  degraded    0/0    kine gave up\n"
+            "NAME       KUBERNETES  STATE       READY  REASON\n\
+             demo       kubernetes  ready       0/0\n\
+             on-k3s     k3s         ready       1/1\n\
+             warehouse  kubernetes  degraded    0/0    kine gave up\n"
         );
     }
 }

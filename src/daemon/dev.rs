@@ -8,7 +8,9 @@ use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
 use crate::policy::Policies;
 use crate::preflight::{self, PreflightError};
+use crate::tenant::stack;
 use actix::Addr;
+use berth_actors::host::Distribution;
 use berth_actors::message::{Command, Refusal, Reply};
 use berth_actors::root::Root;
 use berth_actors::status::TreeStatus;
@@ -44,6 +46,9 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
                     Ok(()) => hints(&layout, &daemon, &dev.tenant),
                     Err(error) => format!("{error}\nEverything that came up stays up; Ctrl-C stops it.\n"),
                 });
+                if dev.components.program("k3s").is_ok_and(|path| path.is_some()) {
+                    say(&without_k3s(&daemon, &dev.tenant).await);
+                }
                 None
             }
             ending = until_told(&daemon, &asked) => Some(ending),
@@ -118,6 +123,19 @@ async fn tree(root: &Addr<Root>) -> Option<TreeStatus> {
         Ok(Ok(Reply::Status(status))) => Some(*status),
         _ => None,
     }
+}
+
+/// A cluster keeps the Kubernetes it was made with, whatever is given since.
+async fn without_k3s(daemon: &Daemon, tenant: &str) -> String {
+    let status = tree(&daemon.root).await.unwrap_or_default();
+    let is_older = status
+        .tenants
+        .iter()
+        .any(|chain| chain.name == tenant && stack::distribution_of(chain) == Distribution::Kubernetes);
+    if !is_older {
+        return String::new();
+    }
+    format!("\n{tenant} was made without k3s and stays so; `berth cluster create NAME` makes one with it.\n")
 }
 
 /// Root's components run as another account, which may not be able to reach a home directory. Then the state lies where it

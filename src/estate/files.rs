@@ -25,9 +25,7 @@ impl ClusterFiles for HostEstate {
         let path = self.tenant_of(cluster).map_err(Refusal::NotFound)?.kubeconfig();
         let read = self.off_thread(move |_| files::read_optional(&path)).await.map_err(Refusal::Failed)?;
         let bytes = read.ok_or_else(|| {
-            Refusal::Conflict(format!(
-                "{cluster} has no kubeconfig yet: its kube-apiserver was never started"
-            ))
+            Refusal::Conflict(format!("{cluster} has no kubeconfig yet: its Kubernetes was never started"))
         })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }

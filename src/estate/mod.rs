@@ -20,9 +20,9 @@ use crate::tenant::kine::{self, Endpoint, Kine};
 use crate::tenant::ports::Ports;
 use crate::tenant::postgres::Postgres;
 use crate::tenant::seat::Seat;
-use crate::tenant::{Accounts, Tenant, stack};
+use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
-use berth_actors::host::{Estate, Recorded, TenantRecord};
+use berth_actors::host::{Distribution, Estate, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -55,6 +55,8 @@ struct Inner {
 #[derive(Debug, Clone)]
 struct Known {
     uid: String,
+    distribution: Distribution,
+    /// The first of its ports.
     port: u16,
 }
 
@@ -86,18 +88,23 @@ impl HostEstate {
 
     fn tenant_of(&self, name: &str) -> Result<Tenant, String> {
         let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Known { uid, port } = known.ok_or_else(|| format!("there is no record of the cluster {name}"))?;
+        let Known { uid, distribution, port } =
+            known.ok_or_else(|| format!("there is no record of the cluster {name}"))?;
         let Inner { layout, components, accounts, .. } = &*self.0;
-        Tenant::new(layout, name, &uid, components.clone(), accounts.clone(), port)
+        Tenant::new(layout, name, &uid, distribution, components.clone(), accounts.clone(), port)
             .map_err(|error| error.to_string())
     }
 
-    /// Leases the port of a recorded tenant; from then on its chain can be built.
+    /// Leases the ports of a recorded tenant; from then on its chain can be built.
     async fn know(&self, record: &TenantRecord) -> Result<(), String> {
-        let (name, uid) = (record.name.clone(), record.uid.clone());
-        let port = self.off_thread(move |inner| inner.ports.lease(&name)).await?;
+        let TenantRecord { name, uid, distribution, .. } = record.clone();
+        let count = match distribution {
+            Distribution::Kubernetes => 1,
+            Distribution::K3s => defaults::K3S_PORTS,
+        };
+        let port = self.off_thread(move |inner| inner.ports.lease(&name, count)).await?;
         let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(record.name.clone(), Known { uid, port });
+        known.insert(record.name.clone(), Known { uid, distribution, port });
         Ok(())
     }
 
@@ -157,6 +164,8 @@ impl Estate for HostEstate {
         let ccm = CloudControllerManager {
             cluster: tenant.name().to_owned(),
             data_dir: seat.data.clone(),
+            server: tenant.server(),
+            credentials: tenant.credentials(),
             program: tenant.components().ccm.clone(),
             user: seat.owner,
             output: seat.logs.join(format!("{CCM}.log")),
@@ -180,6 +189,10 @@ impl Estate for HostEstate {
         Ok(TenantRecord {
             name: name.to_owned(),
             uid: uuid::Uuid::new_v4().to_string(),
+            distribution: match self.0.components.k3s {
+                Some(_) => Distribution::K3s,
+                None => Distribution::Kubernetes,
+            },
             run: true,
             erase: false,
         })

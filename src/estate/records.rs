@@ -106,9 +106,16 @@ pub(super) fn remove_tree(path: &Path) -> Result<(), RecordError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use berth_actors::host::Distribution;
 
     fn record(name: &str) -> TenantRecord {
-        TenantRecord { name: name.into(), uid: "u".into(), run: true, erase: false }
+        TenantRecord {
+            name: name.into(),
+            uid: "u".into(),
+            distribution: Distribution::K3s,
+            run: true,
+            erase: false,
+        }
     }
 
     #[test]
@@ -121,6 +128,21 @@ mod tests {
         records.remove("a").unwrap();
         records.remove("a").unwrap();
         assert_eq!(records.all().unwrap().tenants, [record("b")]);
+    }
+
+    #[test]
+    fn a_record_from_before_there_was_a_choice_is_of_kubernetes_and_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        let text = br#"{"name":"old","uid":"u","run":true}"#;
+        files::write_atomic(&dir.path().join("old.json"), text, None).unwrap();
+        let old = records.all().unwrap().tenants.remove(0);
+        assert_eq!(old.distribution, Distribution::Kubernetes);
+        records.put(&old).unwrap();
+        assert_eq!(records.all().unwrap().tenants, [old]);
+        assert!(!fs::read_to_string(dir.path().join("old.json")).unwrap().contains("distribution"));
+        records.put(&record("new")).unwrap();
+        assert!(fs::read_to_string(dir.path().join("new.json")).unwrap().contains("\"k3s\""));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 use super::{HostEstate, Inner};
 use crate::ccm;
+use crate::tenant::credentials::Credentials;
+use crate::tenant::kubeconfig;
 use std::sync::PoisonError;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -35,8 +37,9 @@ fn renew_all(inner: &Inner, now: OffsetDateTime) {
         if !ccm::credential_file(&data).exists() {
             continue;
         }
-        let server = format!("https://127.0.0.1:{}", tenant.port);
-        match ccm::renew(&data, &server, inner.accounts.owner, now) {
+        let credentials = Credentials::of(tenant.distribution, &data);
+        let server = kubeconfig::server(tenant.port);
+        match ccm::renew(&data, &credentials, &server, inner.accounts.owner, now) {
             Ok(renewed) if renewed.minted => {
                 tracing::info!(%cluster, "the cloud controller manager's credential was renewed");
             }

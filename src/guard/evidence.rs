@@ -2,6 +2,7 @@
 
 use super::identity::{Owner, Record};
 use crate::files::{FileError, read_optional};
+use crate::tenant::credentials::AUTHORITIES;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -9,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
-/// The CAs of a tenant, below `<data>/pki`.
-const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
 const MACHINE_ID: &str = "/etc/machine-id";
 
 /// What can be measured here and now, to be compared with what the records say.
@@ -91,8 +90,8 @@ pub(super) fn on_disk(data_dir: &Path) -> Result<OnDisk, EvidenceError> {
 
 fn authorities(data_dir: &Path) -> Result<BTreeMap<String, String>, EvidenceError> {
     let mut found = BTreeMap::new();
-    for name in AUTHORITIES {
-        let path = data_dir.join("pki").join(format!("{name}.crt"));
+    for (name, path) in AUTHORITIES {
+        let path = data_dir.join(path);
         if let Some(pem) = read_optional(&path)? {
             let certificate = CertificateDer::from_pem_slice(&pem)
                 .map_err(|_| EvidenceError::NotACertificate { path: path.clone() })?;

@@ -12,9 +12,12 @@ const fn ms(millis: u64) -> Duration {
 }
 const DAY: Duration = s(24 * 3600);
 
-/// Ports leased to API servers: a thousand, below the kernel's ephemeral range (32768 and up), so no outgoing
+/// Ports leased to API servers, in blocks: a thousand, below the kernel's ephemeral range (32768 and up), so no outgoing
 /// connection takes one between two starts; above 16443 nothing common is registered.
 pub const PORTS: RangeInclusive<u16> = 16443..=17442;
+
+/// What a k3s opens: its API, behind it an API server on the next port, a controller manager and a scheduler.
+pub const K3S_PORTS: u16 = 4;
 
 /// Cluster IPs of Services; the first one is in the API server's certificate. A tenant has no network of its own yet, so
 /// all may share Kubernetes' customary range.

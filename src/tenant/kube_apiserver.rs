@@ -2,13 +2,11 @@
 
 use super::pki::Pki;
 use super::seat::Seat;
-use super::{defaults, kubeconfig, ports};
+use super::{defaults, ports, readyz};
 use crate::components::Program;
-use crate::https::Https;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::ProcessSpec;
-use http::StatusCode;
 use std::path::PathBuf;
 
 /// The component's name in a chain.
@@ -35,14 +33,11 @@ impl Blueprint for KubeApiserver {
         self.seat
             .blocking(move || {
                 this.pki.ensure()?;
-                kubeconfig::write(&this.kubeconfig, &this.pki, "admin", "admin", this.port)
+                this.pki.kubeconfig(&this.kubeconfig, "admin", this.port)
             })
             .await?;
-        if !ports::is_free(self.port) {
-            let port = self.port;
-            return Err(self.seat.retry(format!(
-                "its port {port} is in use by another program: `ss -lptn sport = :{port}` names it"
-            )));
+        if let Some(taken) = ports::taken([(self.port, "the API")]) {
+            return Err(self.seat.retry(taken));
         }
         self.spec(context)
     }
@@ -56,32 +51,20 @@ impl Blueprint for KubeApiserver {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        let https = self.client().await.map_err(|reason| {
+        let (ca, admin, key) =
+            (self.pki.certificate("server-ca"), self.pki.certificate("admin"), self.pki.key("admin"));
+        let https = readyz::client(&ca, &admin, &key).await.map_err(|reason| {
             GateError::Hopeless(format!("{}: kube-apiserver's probe: {reason}", self.seat.chain))
         })?;
-        let url = format!("{}/readyz", kubeconfig::server(self.port));
-        loop {
-            match https.get(&url, defaults::PROBE_ANSWER).await {
-                Ok((StatusCode::OK, _)) => return Ok(()),
-                Ok((status, body)) => note.say(format!("readyz {}{}", status.as_u16(), failed_checks(&body))),
-                Err(error) => note.say(error.to_string()),
-            }
+        while let Err(reason) = readyz::ask(&https, self.port).await {
+            note.say(reason);
             tokio::time::sleep(defaults::API_PROBE).await;
         }
+        Ok(())
     }
 }
 
 impl KubeApiserver {
-    async fn client(&self) -> Result<Https, String> {
-        let read = |path: PathBuf| async move {
-            tokio::fs::read(&path).await.map_err(|error| format!("read {}: {error}", path.display()))
-        };
-        let ca = read(self.pki.certificate("server-ca")).await?;
-        let (certificate, key) =
-            (read(self.pki.certificate("admin")).await?, read(self.pki.key("admin")).await?);
-        Https::new(&ca, Some((&certificate, &key))).map_err(|error| error.to_string())
-    }
-
     fn arguments(&self) -> Vec<String> {
         let file = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
         let pki = &self.pki;
@@ -118,17 +101,6 @@ impl KubeApiserver {
         args.extend(rest.map(str::to_owned));
         args
     }
-}
-
-/// The names of the checks a readyz answer calls failed: `, failing: etcd, poststarthook/...`.
-fn failed_checks(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let failed: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("[-]"))
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
-    if failed.is_empty() { String::new() } else { format!(", failing: {}", failed.join(", ")) }
 }
 
 #[cfg(test)]
@@ -179,12 +151,5 @@ mod tests {
             matches!(error, PrepareError::Retry(_)) && text.contains(&apiserver.port.to_string()),
             "{text}"
         );
-    }
-
-    #[test]
-    fn an_operator_reads_which_checks_fail() {
-        let body = b"[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/x failed: y\nreadyz check failed\n";
-        assert_eq!(failed_checks(body), ", failing: etcd, poststarthook/x");
-        assert_eq!(failed_checks(b"Unauthorized"), "");
     }
 }

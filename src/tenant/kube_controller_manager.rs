@@ -1,10 +1,8 @@
 //! kube-controller-manager: ready when a fresh namespace gets its ServiceAccount, which its health page does not wait for.
 
-mod fresh_namespace;
-
+use super::fresh_namespace;
 use super::pki::Pki;
 use super::seat::Seat;
-use super::{defaults, kubeconfig};
 use crate::components::Program;
 use crate::files;
 use async_trait::async_trait;
@@ -35,7 +33,7 @@ impl Blueprint for KubeControllerManager {
             .blocking(move || {
                 this.pki.ensure()?;
                 files::private_dir(&this.flex(), this.seat.owner)?;
-                kubeconfig::write(&this.own_kubeconfig(), &this.pki, NAME, NAME, this.port)
+                this.pki.kubeconfig(&this.own_kubeconfig(), NAME, this.port)
             })
             .await?;
         self.spec(context)
@@ -50,15 +48,9 @@ impl Blueprint for KubeControllerManager {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        let client = fresh_namespace::client(&self.kubeconfig).await.map_err(|reason| {
+        fresh_namespace::gate(&self.kubeconfig, note).await.map_err(|reason| {
             GateError::Hopeless(format!("{}: kube-controller-manager's probe: {reason}", self.seat.chain))
-        })?;
-        note.say("a ServiceAccount in a fresh namespace");
-        while let Err(error) = fresh_namespace::is_served(&client).await {
-            note.say(error.to_string());
-            tokio::time::sleep(defaults::API_PROBE).await;
-        }
-        Ok(())
+        })
     }
 }
 

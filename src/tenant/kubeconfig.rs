@@ -1,10 +1,10 @@
 //! Kubeconfigs with everything inline, as stock kubectl reads them.
 
 use super::config_file;
-use super::pki::{Pki, PkiError};
-use crate::files;
+use crate::files::{self, FileError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use berth_actors::spec::User;
 use std::path::Path;
 
 /// What a client needs to reach one cluster as one user. PEM texts.
@@ -49,21 +49,32 @@ current-context: {cluster}
     )
 }
 
-/// Writes the kubeconfig of one leaf of `pki` to `path`, for the API server on `port` of this host. Blocking.
-pub(super) fn write(path: &Path, pki: &Pki, leaf: &str, user: &str, port: u16) -> Result<(), PkiError> {
+/// The same as files, for the API server on `port` of this host.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) user: &'a str,
+    pub(super) port: u16,
+    pub(super) ca: &'a Path,
+    pub(super) certificate: &'a Path,
+    pub(super) key: &'a Path,
+}
+
+/// Writes the kubeconfig made of `files` to `path`. Blocking.
+pub(super) fn write(path: &Path, files: &Files<'_>, owner: Option<User>) -> Result<(), FileError> {
     let text = text(&Access {
-        cluster: &pki.cluster,
-        user,
-        server: &server(port),
-        ca: &files::read(&pki.certificate("server-ca"))?,
-        certificate: &files::read(&pki.certificate(leaf))?,
-        key: &files::read(&pki.key(leaf))?,
+        cluster: files.cluster,
+        user: files.user,
+        server: &server(files.port),
+        ca: &files::read(files.ca)?,
+        certificate: &files::read(files.certificate)?,
+        key: &files::read(files.key)?,
     });
-    Ok(config_file::keep(path, text.as_bytes(), pki.owner)?)
+    config_file::keep(path, text.as_bytes(), owner)
 }
 
 /// The API server's URL for clients on this host.
-pub(super) fn server(port: u16) -> String {
+pub fn server(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
 

@@ -1,17 +1,23 @@
 //! One tenant cluster: its components as blueprints, and the chain that is made of them.
 //!
 //! ```text
-//! ports pki kubeconfig              what a tenant is given once: a port, keys
+//! ports pki kubeconfig              what a tenant is given once: ports, keys
+//! credentials                       where its certificates lie, whoever made them
 //! postgres openbao kine             its stores; postgres and kine also serve the kcp slots
-//! kube_apiserver kube_controller_manager
+//! kube_apiserver kube_controller_manager   one distribution of Kubernetes
+//! k3s                               the other
+//! readyz fresh_namespace            what their gates ask
 //! stack                             all of them in order, with policies from `defaults`
 //! ```
 //! A blueprint prepares files and databases and knows when its component truly serves. It never spawns, signals or
 //! restarts anything: the tree does, through the host traits.
 
 mod config_file;
+pub mod credentials;
 pub mod defaults;
 pub mod dsn;
+mod fresh_namespace;
+pub mod k3s;
 pub mod kine;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
@@ -20,13 +26,16 @@ pub mod openbao;
 pub mod pki;
 pub mod ports;
 pub mod postgres;
+mod readyz;
 pub mod seat;
 pub mod stack;
 
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};
 use crate::names::{self, BadName};
+use berth_actors::host::Distribution;
 use berth_actors::spec::User;
+use credentials::Credentials;
 use pki::Pki;
 use seat::Seat;
 use std::path::PathBuf;
@@ -47,6 +56,7 @@ pub struct Accounts {
 pub struct Tenant {
     name: String,
     uid: String,
+    distribution: Distribution,
     seat: Seat,
     accounts: Accounts,
     components: Components,
@@ -63,11 +73,13 @@ pub enum TenantError {
 }
 
 impl Tenant {
-    /// `uid` never changes in the life of the cluster; `port` is the one leased to it (see [`ports`]).
+    /// `uid` and `distribution` never change in the life of the cluster; `port` is the first one leased to it (see
+    /// [`ports`]).
     pub fn new(
         layout: &Layout,
         name: &str,
         uid: &str,
+        distribution: Distribution,
         components: Components,
         accounts: Accounts,
         port: u16,
@@ -81,7 +93,15 @@ impl Tenant {
             owner: accounts.owner,
             data,
         };
-        Ok(Self { name: name.to_owned(), uid: uid.to_owned(), seat, accounts, components, port })
+        Ok(Self {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            distribution,
+            seat,
+            accounts,
+            components,
+            port,
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -89,6 +109,9 @@ impl Tenant {
     }
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+    pub fn distribution(&self) -> Distribution {
+        self.distribution
     }
     pub fn seat(&self) -> &Seat {
         &self.seat
@@ -99,12 +122,19 @@ impl Tenant {
     pub fn components(&self) -> &Components {
         &self.components
     }
-    /// The port its kube-apiserver serves on, on 127.0.0.1.
+    /// The port its API server serves on, on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
+    /// Its API server as a URL.
+    pub fn server(&self) -> String {
+        kubeconfig::server(self.port)
+    }
+    pub fn credentials(&self) -> Credentials {
+        Credentials::of(self.distribution, &self.seat.data)
+    }
     pub fn pki(&self) -> Pki {
-        Pki { cluster: self.name.clone(), dir: self.seat.data.join("pki"), owner: self.seat.owner }
+        Pki { cluster: self.name.clone(), dir: self.seat.data.join(pki::DIR), owner: self.seat.owner }
     }
     /// The cluster administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {

@@ -10,6 +10,7 @@ mod signing;
 pub(super) use signing::random_key;
 
 use super::defaults::{CA_VALIDITY, LEAF_VALIDITY, RENEW_BEFORE};
+use super::kubeconfig;
 use super::seat::Failure;
 use crate::files::{self, FileError};
 use berth_actors::spec::User;
@@ -37,6 +38,9 @@ impl Failure for PkiError {
         matches!(self, Self::Missing { .. } | Self::Unusable { .. })
     }
 }
+
+/// Its place in a tenant's data directory.
+pub const DIR: &str = "pki";
 
 const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
 
@@ -70,6 +74,19 @@ impl Pki {
     }
     pub fn encryption(&self) -> PathBuf {
         self.dir.join(ENCRYPTION)
+    }
+
+    /// Writes the kubeconfig of `leaf` to `path`, for the API server on `port` of this host. Blocking.
+    pub(super) fn kubeconfig(&self, path: &Path, leaf: &str, port: u16) -> Result<(), PkiError> {
+        let access = kubeconfig::Files {
+            cluster: &self.cluster,
+            user: leaf,
+            port,
+            ca: &self.certificate("server-ca"),
+            certificate: &self.certificate(leaf),
+            key: &self.key(leaf),
+        };
+        Ok(kubeconfig::write(path, &access, self.owner)?)
     }
 
     /// Makes the directory if it is absent; else checks that nothing is missing and renews what runs out.
@@ -154,7 +171,7 @@ impl Pki {
         } else {
             ExtendedKeyUsagePurpose::ClientAuth
         };
-        let pem = issue(self, leaf.ca, params, usage, key)?;
+        let pem = issue(&self.certificate(leaf.ca), &self.key(leaf.ca), params, usage, key)?;
         self.write(&self.certificate(leaf.name), pem.as_bytes())
     }
 
@@ -163,20 +180,20 @@ impl Pki {
     }
 }
 
-/// Signs a client certificate with the client authority in `dir`: no organization, so no group beyond
+/// Signs a client certificate with the authority in the PEM files `ca` and `ca_key`: no organization, so no group beyond
 /// `system:authenticated`. The key is new and kept nowhere. Blocking.
 ///
 /// Returns (certificate, key), both PEM.
 pub fn sign_client(
-    dir: &Path,
+    ca: &Path,
+    ca_key: &Path,
     common_name: &str,
     now: OffsetDateTime,
     validity: Duration,
 ) -> Result<(String, String), PkiError> {
-    let pki = Pki { cluster: String::new(), dir: dir.to_owned(), owner: None };
     let key = generate(common_name)?;
     let params = params(common_name, &[], now, validity);
-    let pem = issue(&pki, "client-ca", params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
+    let pem = issue(ca, ca_key, params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
     Ok((pem, key.serialize_pem()))
 }
 
@@ -253,7 +270,8 @@ mod tests {
         let pki = pki(&dir);
         pki.ensure().unwrap();
         let (certificate, key) = sign_client(
-            &pki.dir,
+            &pki.certificate("client-ca"),
+            &pki.key("client-ca"),
             "socialweb:cloud-controller-manager",
             OffsetDateTime::now_utc(),
             LEAF_VALIDITY,

@@ -1,13 +1,14 @@
 //! Ports leased to tenants: an API server cannot bind port 0, and its clients keep its address across restarts.
 //!
-//! One file holds every lease, so a port stays with its cluster for the cluster's life. All calls block on that file.
+//! One file holds every lease, so ports stay with their cluster for the cluster's life. A lease is a block of adjacent
+//! ports: one for a kube-apiserver, several for a k3s. All calls block on that file.
 
 use crate::files::{self, FileError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,16 +21,54 @@ pub enum PortError {
     )]
     Torn { path: PathBuf, reason: String },
     #[error(
-        "no port left for {cluster}: all of {first}-{last} are leased ({leased}) or taken by other programs; \
-         delete a cluster or free a port"
+        "no port left for {cluster}: it needs {count} in a row, and all of {first}-{last} are leased ({leased}) or taken \
+         by other programs; delete a cluster or free a port"
     )]
-    Exhausted { cluster: String, first: u16, last: u16, leased: usize },
+    Exhausted { cluster: String, count: u16, first: u16, last: u16, leased: usize },
+}
+
+/// Adjacent ports of one cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Block {
+    /// As every lease was written while there were single ports only.
+    One(u16),
+    Many {
+        first: u16,
+        count: u16,
+    },
+}
+
+impl Block {
+    fn new(first: u16, count: u16) -> Self {
+        if count == 1 { Self::One(first) } else { Self::Many { first, count } }
+    }
+
+    fn first(self) -> u16 {
+        match self {
+            Self::One(first) | Self::Many { first, .. } => first,
+        }
+    }
+
+    /// Wider than a port, so that a block at the very end has an end.
+    fn ports(self) -> Range<u32> {
+        let count = match self {
+            Self::One(_) => 1,
+            Self::Many { count, .. } => count,
+        };
+        u32::from(self.first())..u32::from(self.first()) + u32::from(count)
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        let (one, other) = (self.ports(), other.ports());
+        one.start < other.end && other.start < one.end
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Leases {
-    leases: BTreeMap<String, u16>,
+    leases: BTreeMap<String, Block>,
 }
 
 /// The lease file of one state directory. Share one per daemon: it serialises its callers.
@@ -45,26 +84,30 @@ impl Ports {
         Self { path, range, turn: Mutex::new(()) }
     }
 
-    /// The port of `cluster`: the one it has, else the next that nobody has. Durable before it returns. Blocking.
-    pub fn lease(&self, cluster: &str) -> Result<u16, PortError> {
+    /// The first of `count` adjacent ports of `cluster`: those it has, else the next that nobody has. A lease that is too
+    /// small is given up for another. Durable before it returns. Blocking.
+    pub fn lease(&self, cluster: &str, count: u16) -> Result<u16, PortError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.read()?;
-        if let Some(port) = file.leases.get(cluster) {
-            return Ok(*port);
+        if let Some(block) = file.leases.get(cluster).filter(|block| block.ports().len() >= count.into()) {
+            return Ok(block.first());
         }
-        let port =
-            choose(self.start(), &self.range, &file.leases, is_free).ok_or_else(|| PortError::Exhausted {
+        let taken: Vec<Block> = file.leases.values().copied().collect();
+        let block = choose(self.start(), &self.range, count, &taken, is_free).ok_or_else(|| {
+            PortError::Exhausted {
                 cluster: cluster.to_owned(),
+                count,
                 first: *self.range.start(),
                 last: *self.range.end(),
-                leased: file.leases.len(),
-            })?;
-        file.leases.insert(cluster.to_owned(), port);
+                leased: taken.iter().map(|block| block.ports().len()).sum(),
+            }
+        })?;
+        file.leases.insert(cluster.to_owned(), block);
         self.write(&file)?;
-        Ok(port)
+        Ok(block.first())
     }
 
-    /// Gives the port of a deleted cluster back. Idempotent. Blocking.
+    /// Gives the ports of a deleted cluster back. Idempotent. Blocking.
     pub fn release(&self, cluster: &str) -> Result<(), PortError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = self.read()?;
@@ -103,33 +146,116 @@ impl Ports {
 fn choose(
     start: u16,
     range: &RangeInclusive<u16>,
-    leases: &BTreeMap<String, u16>,
+    count: u16,
+    leased: &[Block],
     free: impl Fn(u16) -> bool,
-) -> Option<u16> {
-    let mut from_start =
+) -> Option<Block> {
+    let from_start =
         range.clone().filter(|port| *port >= start).chain(range.clone().filter(|port| *port < start));
-    from_start.find(|port| !leases.values().any(|leased| leased == port) && free(*port))
+    from_start.map(|first| Block::new(first, count)).find(|block| {
+        block.ports().end <= u32::from(*range.end()) + 1
+            && !leased.iter().any(|other| other.overlaps(*block))
+            && block.ports().all(|port| u16::try_from(port).is_ok_and(&free))
+    })
 }
 
 /// Whether `port` can be bound on loopback now. Later someone may still take it: the API server's start tells then.
-pub(super) fn is_free(port: u16) -> bool {
+fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// The first of `ports` that another program holds, as an operator should read it.
+pub(super) fn taken(ports: impl IntoIterator<Item = (u16, &'static str)>) -> Option<String> {
+    let (port, purpose) = ports.into_iter().find(|(port, _)| !is_free(*port))?;
+    let named = if purpose.is_empty() { String::new() } else { format!(" (for {purpose})") };
+    Some(format!("its port {port}{named} is in use by another program: `ss -lptn sport = :{port}` names it"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::path::Path;
 
-    fn leases(ports: &[u16]) -> BTreeMap<String, u16> {
-        ports.iter().map(|port| (format!("c{port}"), *port)).collect()
+    fn leased(ports: &[u16]) -> Vec<Block> {
+        ports.iter().map(|port| Block::One(*port)).collect()
     }
 
     #[test]
     fn the_next_port_that_is_neither_leased_nor_taken_is_chosen() {
-        assert_eq!(choose(10, &(10..=13), &leases(&[10, 12]), |port| port != 11), Some(13));
-        assert_eq!(choose(12, &(10..=13), &leases(&[12, 13]), |_| true), Some(10));
-        assert_eq!(choose(11, &(10..=11), &leases(&[10]), |port| port != 11), None);
+        let one = |start, range, leases: &[u16], free: fn(u16) -> bool| {
+            choose(start, &range, 1, &leased(leases), free).map(Block::first)
+        };
+        assert_eq!(one(10, 10..=13, &[10, 12], |port| port != 11), Some(13));
+        assert_eq!(one(12, 10..=13, &[12, 13], |_| true), Some(10));
+        assert_eq!(one(11, 10..=11, &[10], |port| port != 11), None);
+    }
+
+    #[test]
+    fn a_block_needs_all_its_ports_free_and_inside_the_range() {
+        let block = |start, range, leases: &[Block], free: fn(u16) -> bool| {
+            choose(start, &range, 4, leases, free).map(Block::first)
+        };
+        assert_eq!(block(10, 10..=20, &leased(&[12]), |_| true), Some(13));
+        assert_eq!(block(10, 10..=20, &[], |port| port != 13), Some(14));
+        assert_eq!(block(10, 10..=20, &[Block::Many { first: 12, count: 4 }], |_| true), Some(16));
+        assert_eq!(block(18, 10..=20, &[], |_| true), Some(10), "it does not run over the end");
+        assert_eq!(block(10, 10..=12, &[], |_| true), None);
+        assert_eq!(block(65530, 65530..=65535, &[Block::One(65531)], |_| true), Some(65532));
+    }
+
+    proptest! {
+        #[test]
+        fn leases_never_share_a_port_stay_in_the_range_and_stay_what_they_were(
+            wishes in proptest::collection::vec((0_u8..12, prop_oneof![Just(1_u16), Just(4)], any::<bool>()), 1..40),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            // Nothing is bound here, so only the leases decide.
+            let (path, range) = (dir.path().join("ports.json"), 47_000..=47_023);
+            let mut held: BTreeMap<String, Block> = BTreeMap::new();
+            for (cluster, count, release) in wishes {
+                let name = format!("c{cluster}");
+                let ports = Ports::with_range(path.clone(), range.clone());
+                if release {
+                    ports.release(&name).unwrap();
+                    held.remove(&name);
+                } else if let Ok(first) = ports.lease(&name, count) {
+                    match held.get(&name) {
+                        Some(block) if block.ports().len() >= count.into() => prop_assert_eq!(block.first(), first),
+                        _ => drop(held.insert(name, Block::new(first, count))),
+                    }
+                }
+                for (one, block) in &held {
+                    let ports = block.ports();
+                    prop_assert!(ports.start >= 47_000 && ports.end <= 47_024);
+                    prop_assert!(held.iter().all(|(other, b)| other == one || !b.overlaps(*block)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_file_of_single_ports_is_read_kept_and_joined_by_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ports.json");
+        files::write_atomic(&path, b"{\"leases\":{\"old\":47100}}", None).unwrap();
+        let ports = Ports::with_range(path.clone(), 47_100..=47_110);
+        assert_eq!(ports.lease("old", 1).unwrap(), 47_100);
+        let first = ports.lease("new", 4).unwrap();
+        let text: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let wanted = serde_json::json!({"leases": {"old": 47_100, "new": {"first": first, "count": 4}}});
+        assert_eq!(text, wanted);
+        assert_eq!(Ports::with_range(path, 47_100..=47_110).lease("new", 4).unwrap(), first);
+    }
+
+    #[test]
+    fn the_taken_port_of_a_block_is_named_with_its_purpose() {
+        let holder = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = holder.local_addr().unwrap().port();
+        let text = taken([(port, "its scheduler")]).unwrap();
+        assert!(text.contains(&format!("its port {port} (for its scheduler) is in use")), "{text}");
+        drop(holder);
+        assert_eq!(taken([(port, "its scheduler")]), None);
     }
 
     #[test]
@@ -139,18 +265,18 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let ports = |path: &Path| Ports::with_range(path.to_owned(), port..=port);
-        let error = ports(&path).lease("a").unwrap_err().to_string();
+        let error = ports(&path).lease("a", 1).unwrap_err().to_string();
         assert!(error.contains("no port left for a") && error.contains(&port.to_string()), "{error}");
 
         drop(taken);
-        assert_eq!(ports(&path).lease("a").unwrap(), port);
+        assert_eq!(ports(&path).lease("a", 1).unwrap(), port);
         let served = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
-        assert_eq!(ports(&path).lease("a").unwrap(), port);
-        assert!(matches!(ports(&path).lease("b"), Err(PortError::Exhausted { leased: 1, .. })));
+        assert_eq!(ports(&path).lease("a", 1).unwrap(), port);
+        assert!(matches!(ports(&path).lease("b", 1), Err(PortError::Exhausted { leased: 1, .. })));
         drop(served);
         ports(&path).release("a").unwrap();
         ports(&path).release("a").unwrap();
-        assert_eq!(ports(&path).lease("b").unwrap(), port);
+        assert_eq!(ports(&path).lease("b", 1).unwrap(), port);
     }
 
     #[test]
@@ -158,7 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ports.json");
         files::write_atomic(&path, b"{\"leases\":{\"a\":16", None).unwrap();
-        let error = Ports::with_range(path.clone(), 1..=2).lease("b").unwrap_err().to_string();
+        let error = Ports::with_range(path.clone(), 1..=2).lease("b", 1).unwrap_err().to_string();
         assert!(error.contains("ports.json") && error.contains("restore it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"{\"leases\":{\"a\":16");
     }

@@ -1,41 +1,60 @@
 //! A tenant's chain: its blueprints in order, on the terms of [`crate::policy`].
 
-use super::Tenant;
 use super::dsn::Database;
+use super::k3s::K3s;
 use super::kine::{Endpoint, Kine};
 use super::kube_apiserver::KubeApiserver;
 use super::kube_controller_manager::KubeControllerManager;
 use super::openbao::OpenBao;
 use super::postgres::Postgres;
-use crate::components::Program;
+use super::{Tenant, k3s};
+use crate::components::{Components, Program};
 use crate::policy::{Policies, Supervised, step};
-use berth_actors::host::Guard;
+use berth_actors::host::{Distribution, Guard};
 use berth_actors::spec::{Role, Seam, Step};
+use berth_actors::status::ChainStatus;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Databases in the tenant's postgres.
 pub const KINE_DATABASE: &str = "kine";
 pub const OPENBAO_DATABASE: &str = "bao";
 
-/// postgres, OpenBao, kine, guard, kube-apiserver, kube-controller-manager and, where given, the cloud controller manager.
+/// postgres, OpenBao, kine, guard, the Kubernetes of its distribution and, where given, the cloud controller manager.
 pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>, policies: &Policies) -> Vec<Step> {
     let components = tenant.components();
-    let guarded = |step| Step { role: Role::Kubernetes, seam: Seam::Guarded(guard), ..step };
     let mut steps = vec![
         step(Supervised::Postgres, postgres_of(tenant), policies),
         played_by(&components.openbao, step(Supervised::OpenBao, openbao_of(tenant), policies)),
         played_by(&components.kine, step(Supervised::Kine, kine_of(tenant), policies)),
-        played_by(
-            &components.kube_apiserver,
-            guarded(step(Supervised::KubeApiserver, apiserver_of(tenant), policies)),
-        ),
-        played_by(
-            &components.kube_controller_manager,
-            step(Supervised::KubeControllerManager, controllers_of(tenant), policies),
-        ),
     ];
+    let guarded = |step| Step { role: Role::Kubernetes, seam: Seam::Guarded(guard), ..step };
+    match tenant.distribution() {
+        Distribution::Kubernetes => {
+            let apiserver = step(Supervised::KubeApiserver, apiserver_of(tenant), policies);
+            steps.push(played_by(&components.kube_apiserver, guarded(apiserver)));
+            let controllers = step(Supervised::KubeControllerManager, controllers_of(tenant), policies);
+            steps.push(played_by(&components.kube_controller_manager, controllers));
+        }
+        Distribution::K3s => {
+            let k3s = guarded(step(Supervised::K3s, k3s_of(tenant), policies));
+            steps.push(match &components.k3s {
+                Some(program) => played_by(program, k3s),
+                None => k3s,
+            });
+        }
+    }
     steps.extend(ccm);
     steps
+}
+
+/// Which Kubernetes a chain was built for, seen from outside.
+pub fn distribution_of(chain: &ChainStatus) -> Distribution {
+    if chain.children.iter().any(|child| child.name == k3s::NAME) {
+        Distribution::K3s
+    } else {
+        Distribution::Kubernetes
+    }
 }
 
 fn postgres_of(tenant: &Tenant) -> Postgres {
@@ -88,6 +107,29 @@ fn controllers_of(tenant: &Tenant) -> KubeControllerManager {
         port: tenant.port(),
         kubeconfig: tenant.kubeconfig(),
     }
+}
+
+fn k3s_of(tenant: &Tenant) -> K3s {
+    let components = tenant.components();
+    let program = components.k3s.clone();
+    let is_real = program.as_ref().is_none_or(|program| program.stand_in.is_none());
+    K3s {
+        seat: tenant.seat().clone(),
+        program,
+        etcd: tenant.seat().sockets.join("kine.sock"),
+        port: tenant.port(),
+        kubeconfig: tenant.kubeconfig(),
+        stand_in_env: if is_real { BTreeMap::new() } else { k3s_stand_in_env(components) },
+    }
+}
+
+/// A stand-in for k3s is real Kubernetes programs in one process's clothes.
+fn k3s_stand_in_env(components: &Components) -> BTreeMap<String, String> {
+    let path = |program: &Program| program.path.display().to_string();
+    BTreeMap::from([
+        ("K3S_STANDIN_KUBE_APISERVER".to_owned(), path(&components.kube_apiserver)),
+        ("K3S_STANDIN_KUBE_CONTROLLER_MANAGER".to_owned(), path(&components.kube_controller_manager)),
+    ])
 }
 
 /// `step` says so where `program` is not the real component.

@@ -13,4 +13,6 @@
     )
 )]
 
+pub mod k3s;
 pub mod kcp;
+mod tethered;

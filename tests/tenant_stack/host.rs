@@ -3,7 +3,9 @@
 use berth::layout::Layout;
 use berth::tenant::ports::Ports;
 use berth::tenant::{Accounts, Tenant};
-use berth_actors::host::{Blueprint, Context, GateError, Guard, Listens, PrepareError, Running, WaitNote};
+use berth_actors::host::{
+    Blueprint, Context, Distribution, GateError, Guard, Listens, PrepareError, Running, WaitNote,
+};
 use berth_actors::identity::Identity;
 use berth_actors::spec::{ProcessSpec, Signal, Step, StopPlan, User};
 use rustix::process::{Pid, kill_process};
@@ -45,10 +47,17 @@ impl Place {
         // Away from the default range: whatever else runs on this host leases from there.
         let first = 17_500 + u16::try_from(std::process::id() % 120).unwrap() * 100;
         let ports = Ports::with_range(layout.state().join("ports.json"), first..=first + 99);
-        let port = ports.lease(name).unwrap();
-        let tenant =
-            Tenant::new(&layout, name, "uid-1", berth::testing::components().clone(), accounts, port)
-                .unwrap();
+        let port = ports.lease(name, 1).unwrap();
+        let tenant = Tenant::new(
+            &layout,
+            name,
+            "uid-1",
+            Distribution::Kubernetes,
+            berth::testing::components().clone(),
+            accounts,
+            port,
+        )
+        .unwrap();
         Self { tenant, _state: state }
     }
 

@@ -306,12 +306,14 @@ pub struct FakeComponent {
     listens: Listens,
     obstacle: Arc<Mutex<Option<PrepareError>>>,
     previous: Arc<Mutex<Vec<Option<SocketAddr>>>>,
-    args: Arc<Mutex<Vec<String>>>,
+    /// `None`: how to start it is not known.
+    args: Arc<Mutex<Option<Vec<String>>>>,
 }
 
 impl FakeComponent {
     pub fn new() -> Self {
-        let (obstacle, previous, args) = (Arc::default(), Arc::default(), Arc::default());
+        let (obstacle, previous) = (Arc::default(), Arc::default());
+        let args = Arc::new(Mutex::new(Some(Vec::new())));
         Self { open: watch::Sender::new(true), listens: Listens::OneTcp, obstacle, previous, args }
     }
 
@@ -322,10 +324,10 @@ impl FakeComponent {
         }
     }
 
-    /// What it is started with from now on.
-    pub fn set_args(&self, args: &[&str]) {
+    /// What it is started with from now on; `None`: nobody knows.
+    pub fn set_args(&self, args: Option<&[&str]>) {
         if let Ok(mut current) = self.args.lock() {
-            *current = args.iter().map(|arg| (*arg).to_owned()).collect();
+            *current = args.map(|args| args.iter().map(|arg| (*arg).to_owned()).collect());
         }
     }
 
@@ -359,10 +361,13 @@ impl Blueprint for FakeComponent {
     }
 
     fn spec(&self, _context: &Context) -> Result<ProcessSpec, PrepareError> {
+        if self.args.lock().is_ok_and(|args| args.is_none()) {
+            return Err(PrepareError::Fatal("it is not known how to start it".to_owned()));
+        }
         Ok(ProcessSpec {
             program: PathBuf::from("/fake"),
             arg0: None,
-            args: self.args.lock().map(|args| args.clone()).unwrap_or_default(),
+            args: self.args.lock().map(|args| args.clone()).unwrap_or_default().unwrap_or_default(),
             env: BTreeMap::new(),
             start_env: BTreeMap::new(),
             dir: PathBuf::from("/"),

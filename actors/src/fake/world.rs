@@ -3,7 +3,9 @@
 use super::{Diary, FakeComponent, FakeHost, step};
 use crate::child::actor::Outside;
 use crate::handover::Record;
-use crate::host::{Dataplane, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord};
+use crate::host::{
+    Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord,
+};
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
 use crate::root::{Kcp, World};
@@ -40,6 +42,16 @@ struct State {
     broken_disk: bool,
 }
 
+fn record(name: &str) -> TenantRecord {
+    TenantRecord {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        distribution: Distribution::default(),
+        run: true,
+        erase: false,
+    }
+}
+
 impl FakeWorld {
     /// The component behind `demo/kine`; made on first use.
     pub fn component(&self, id: &str) -> FakeComponent {
@@ -54,9 +66,7 @@ impl FakeWorld {
 
     /// A tenant that exists before the daemon starts.
     pub fn with_tenant(self, name: &str) -> Self {
-        let record =
-            TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true, erase: false };
-        self.state().tenants.insert(name.to_owned(), record);
+        self.state().tenants.insert(name.to_owned(), record(name));
         self
     }
 
@@ -203,7 +213,7 @@ impl Estate for FakeWorld {
         if name.contains('/') {
             return Err(format!("{name} is not a name"));
         }
-        Ok(TenantRecord { name: name.to_owned(), uid: format!("uid-{name}"), run: true, erase: false })
+        Ok(record(name))
     }
 
     async fn tenants(&self) -> Result<Recorded, String> {

@@ -1,44 +1,27 @@
 //! The kube-apiserver behind the front: its private directory, its argv, its birth and its end.
 //!
-//! It must not outlive the stand-in, not even a `kill -9`. The kernel does that by the parent death signal, which only
-//! the child can ask for: so the stand-in starts itself again as `kcp-stand-in backend ...`, which asks, checks that
-//! its parent is still there (it may have died first), and becomes the kube-apiserver.
+//! It cannot outlive the stand-in: see [`crate::tethered`].
 
 use super::args::Options;
 use super::certificate::{self, BackendPki};
 use super::material;
 use super::upstream::{GROUP_HEADER, USER_HEADER};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use crate::tethered;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::net::TcpSocket;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
-/// First argument of the re-executed stand-in.
-pub(super) const EXEC: &str = "backend";
 /// Below the root; nothing in it outlives the next start but the mark of a hung one.
 const DIRECTORY: &str = ".stand-in";
 /// SIGKILL does not wait for anything; this is for a host that does.
 const REAP_DEADLINE: Duration = Duration::from_secs(5);
-
-/// The re-executed half: becomes the kube-apiserver, or says why not.
-pub(super) fn exec(args: &[String]) -> String {
-    let [parent, program, rest @ ..] = args else { return "backend needs a parent and a program".to_owned() };
-    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        return format!("cannot tie the backend to its parent: {error}");
-    }
-    if getppid().map(|pid| pid.as_raw_nonzero().get().to_string()).as_ref() != Some(parent) {
-        return "the stand-in ended before its backend began".to_owned();
-    }
-    format!("cannot run {program}: {}", std::process::Command::new(program).args(rest).exec())
-}
 
 #[derive(Debug)]
 pub(super) struct Backend {
@@ -71,16 +54,11 @@ impl Backend {
         let address = port.local_addr()?;
         let log = directory.join("kube-apiserver.log");
         let output = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&log)?;
-        // The link leads to this very program even when its file was replaced since.
-        let child = Command::new("/proc/self/exe")
-            .arg0("kcp-stand-in")
-            .args([EXEC, &std::process::id().to_string()])
-            .arg(program)
+        let child = tethered::command("kcp-stand-in", program)
             .args(argv(options, etcd, &directory, address.port()))
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            .kill_on_drop(true)
             .spawn()?;
         Ok(Self { child, address, pki, log, _port: port })
     }

@@ -42,6 +42,7 @@ mod start;
 mod state;
 mod upstream;
 
+use crate::tethered;
 use args::Command;
 use std::io::Write;
 use std::process::ExitCode;
@@ -52,8 +53,8 @@ const VERSION: &str = "v1.36.0+kcp-v0.33.0-stand-in";
 /// Runs the stand-in to its end. `args` is argv without `argv[0]`.
 #[expect(clippy::needless_pass_by_value, reason = "a process owns its argv")]
 pub fn main(args: Vec<String>) -> ExitCode {
-    if let Some((backend::EXEC, rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return fail(&backend::exec(rest));
+    if let Some(failed) = tethered::exec(&args) {
+        return fail(&failed);
     }
     match args::parse(&args) {
         Ok(Command::Version) => print(&format!("kcp version {VERSION}\n")),

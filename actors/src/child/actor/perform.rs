@@ -126,13 +126,17 @@ impl ChildActor {
             return None;
         }
         self.await_exit(running.identity.clone(), ctx);
-        let started_with = |previous_address| {
-            let context = host::Context { previous_address, ..self.upstream.clone() };
-            self.step.blueprint.spec(&context).is_ok_and(|spec| spec.digest() == digest)
-        };
+        // What would be started today may not be known now: no reason to end what runs.
+        let mut known = [None, running.address]
+            .into_iter()
+            .filter_map(|previous_address| {
+                let context = host::Context { previous_address, ..self.upstream.clone() };
+                self.step.blueprint.spec(&context).ok()
+            })
+            .peekable();
         Some(Found {
             identity: running.identity,
-            fits: started_with(None) || started_with(running.address),
+            fits: known.peek().is_none() || known.any(|spec| spec.digest() == digest),
             is_placed: running.address.is_some() || self.step.blueprint.listens() == Listens::No,
         })
     }

@@ -59,7 +59,7 @@ async fn what_died_meanwhile_comes_back_where_its_clients_expect_it() {
 async fn a_changed_spec_restarts_its_component_and_what_cannot_live_through_that() {
     let world = left_behind().await;
     let before = pids(&world);
-    world.component("demo/kine").set_args(&["--new"]);
+    world.component("demo/kine").set_args(Some(&["--new"]));
     arrived(&world).await;
     let after = pids(&world);
     let changed = before.iter().filter(|(name, pid)| after[*name] != **pid).map(|(name, _)| name.as_str());
@@ -95,6 +95,15 @@ async fn what_ended_cleanly_while_no_daemon_lived_is_started_as_at_a_boot() {
     world.host.exit(before.unwrap(), ExitStatus::Code(0));
     arrived(&world).await;
     assert_ne!(world.host.pid("demo/apiserver"), before, "nobody saw how it ended");
+}
+
+#[actix::test]
+async fn what_cannot_be_started_today_is_no_reason_to_end_what_runs() {
+    let world = left_behind().await;
+    let before = pids(&world);
+    world.component("demo/kine").set_args(None);
+    arrived(&world).await;
+    assert_eq!(pids(&world), before);
 }
 
 #[actix::test]

@@ -1,5 +1,9 @@
 //! The proof that controllers work: a namespace is made, and the default ServiceAccount and the root CA appear in it.
+//!
+//! Called by the gates of kube-controller-manager and k3s, whose own health pages are green earlier.
 
+use super::defaults;
+use berth_actors::host::WaitNote;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -21,16 +25,27 @@ const NUDGE: Duration = Duration::from_millis(500);
 const ATTEMPT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ProbeError {
-    #[error("kube-apiserver: {0}")]
+enum ProbeError {
+    #[error("the API server: {0}")]
     Api(#[from] kube::Error),
-    #[error("kube-apiserver: {0}")]
+    #[error("the API server: {0}")]
     Watch(#[from] kube::runtime::wait::Error),
     #[error("no ServiceAccount in a fresh namespace within {} s", ATTEMPT.as_secs())]
     Deadline,
 }
 
-pub(super) async fn client(kubeconfig: &Path) -> Result<Client, String> {
+/// Resolves once the controllers behind `kubeconfig` (an administrator's) work. `Err`: the file is no kubeconfig.
+pub(super) async fn gate(kubeconfig: &Path, note: &WaitNote) -> Result<(), String> {
+    let client = client(kubeconfig).await?;
+    note.say("a ServiceAccount in a fresh namespace");
+    while let Err(error) = is_served(&client).await {
+        note.say(error.to_string());
+        tokio::time::sleep(defaults::API_PROBE).await;
+    }
+    Ok(())
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client, String> {
     let path = kubeconfig.display();
     let text =
         tokio::fs::read_to_string(kubeconfig).await.map_err(|error| format!("read {path}: {error}"))?;
@@ -42,7 +57,7 @@ pub(super) async fn client(kubeconfig: &Path) -> Result<Client, String> {
 }
 
 /// One attempt. Dropped midway it still deletes its namespace.
-pub(super) async fn is_served(client: &Client) -> Result<(), ProbeError> {
+async fn is_served(client: &Client) -> Result<(), ProbeError> {
     let attempt = async {
         let probe = Probe::begin(client).await?;
         tokio::select! {
