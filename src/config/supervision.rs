@@ -162,11 +162,10 @@ fn one(of: Supervised, given: GivenTerms, origin: Origin<'_>) -> Result<TermsCon
     }
     if let Some(stranger) = reactions.keys().next() {
         let known = list(ride_through.iter().map(|(known, _)| *known));
-        let reason = match known.is_empty() {
-            true => format!("nothing comes before {of}: remove `{}`", stranger.get_ref()),
-            false => {
-                format!("`{}` does not come before {of}, which reacts to {known} only", stranger.get_ref())
-            }
+        let reason = if known.is_empty() {
+            format!("nothing comes before {of}: remove `{}`", stranger.get_ref())
+        } else {
+            format!("`{}` does not come before {of}, which reacts to {known} only", stranger.get_ref())
         };
         return Err(refused(origin, stranger, reason));
     }

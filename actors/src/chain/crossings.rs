@@ -189,7 +189,7 @@ impl House {
             }
             6 if badly => {
                 self.crash()?;
-                self.tell_chain(if index % 2 == 0 { Event::Up } else { Event::Down })?;
+                self.tell_chain(if index.is_multiple_of(2) { Event::Up } else { Event::Down })?;
             }
             5 if badly => self.tell_chain([Event::Up, Event::Down, Event::Retry][index % 3].clone())?,
             _ => {}

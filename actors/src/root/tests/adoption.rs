@@ -154,7 +154,9 @@ async fn adopted_tenants_wait_for_no_turn_and_leave_none_to_the_others() {
         })
     };
     until(&root, looked_at).await;
-    names.iter().for_each(|name| world.component(&format!("{name}/apiserver")).set_open(true));
+    for name in names {
+        world.component(&format!("{name}/apiserver")).set_open(true);
+    }
     until(&root, all_ready).await;
     assert_eq!(pids(&world), before);
 }
