@@ -23,6 +23,7 @@ pub mod logs;
 pub mod names;
 mod off_thread;
 mod one_line;
+pub mod policy;
 pub mod preflight;
 pub mod process;
 pub mod tenant;

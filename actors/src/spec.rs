@@ -61,7 +61,7 @@ impl ProcessSpec {
             part(value.as_bytes());
         }
         let bytes: [u8; 32] = digest.finalize().into();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 }
 

@@ -36,10 +36,19 @@ pub enum ChainState {
     /// Was ready; a step died and is being restarted or waited for.
     Recovering,
     Stopping,
+    /// A step ended cleanly and its policy leaves it at that; nothing behind it starts. `retry` starts it again.
+    Done,
     /// A step gave up. The rest is left as it is; `retry` clears it.
     Degraded,
     /// The identity guard refused. Only an operator can clear it.
     Refused,
+}
+
+impl ChainState {
+    /// It stays as it is until somebody decides otherwise.
+    pub fn needs_an_operator(self) -> bool {
+        matches!(self, Self::Done | Self::Degraded | Self::Refused)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +84,8 @@ pub enum ChildState {
     Stopping,
     /// Ended unasked; waits out its restart delay, or for the steps around it.
     Backoff,
+    /// Ended cleanly, and its policy leaves it at that.
+    Done,
     /// Gave up, or must not be restarted.
     Failed,
 }

@@ -15,6 +15,7 @@ pub mod live;
 mod logs;
 mod node;
 pub mod place;
+mod retry;
 mod status;
 pub mod terminal;
 pub mod tree;
@@ -90,6 +91,8 @@ pub enum ClientVerb {
     Events(events::Events),
     /// Show what a component, or every component of a chain, has written
     Logs(logs::Logs),
+    /// Try again what gave up, was refused or is done
+    Retry(retry::Retry),
     /// Clusters: create, delete, start, stop, reach
     #[command(subcommand)]
     Cluster(cluster::ClusterVerb),
@@ -138,6 +141,7 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Status(args) => status::run(&client, &args).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
                 ClientVerb::Logs(args) => logs::run(&client, &layout, args).await,
+                ClientVerb::Retry(args) => retry::run(&client, &args).await,
                 ClientVerb::Cluster(verb) => cluster::run(&client, &layout, verb).await,
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,

@@ -53,6 +53,9 @@ pub enum DaemonError {
     Runtime(#[source] io::Error),
     #[error("{0}")]
     Refused(Refusal),
+    /// It stopped, and something is still alive.
+    #[error("{0}")]
+    Left(Refusal),
     #[error("the supervision tree does not answer: {0}")]
     Tree(actix::MailboxError),
 }
@@ -62,6 +65,7 @@ impl DaemonError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::Usage,
+            Self::Left(_) => Exit::Left,
             _ => Exit::Failed,
         }
     }

@@ -118,7 +118,8 @@ impl Daemon {
         let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
-        let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
+        let estate =
+            HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports, settings.policies);
         let world = World {
             outside,
             estate: Arc::new(estate.clone()),
@@ -156,7 +157,10 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     pub async fn stop(self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await;
+        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
+            DaemonError::Refused(left) => DaemonError::Left(left),
+            error => error,
+        });
         if let Some(front) = &self.listener {
             front.close();
         }

@@ -75,5 +75,6 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
         ports: config.ports.range.value.ports(),
+        policies: config.supervision.policies(),
     })
 }

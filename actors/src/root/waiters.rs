@@ -56,7 +56,7 @@ impl Waiters {
 
     /// A chain changed: whoever waited for that state has arrived; whoever waited for `Ready` hears of a give-up.
     pub(super) fn hear(&mut self, news: &ChainNews) {
-        let gave_up = matches!(news.state, ChainState::Degraded | ChainState::Refused);
+        let gave_up = news.state.needs_an_operator();
         self.answer(|waiter| {
             if waiter.chain != news.chain {
                 None
@@ -88,9 +88,9 @@ impl Waiters {
         }
     }
 
-    pub(super) fn down(&mut self) {
+    pub(super) fn down(&mut self, arrival: &Arrival) {
         for reply in self.all_down.drain(..) {
-            let _ = reply.send(Ok(()));
+            let _ = reply.send(arrival.clone());
         }
     }
 

@@ -76,7 +76,8 @@ pub(super) fn router(backend: Backend) -> Router {
     let changes = Router::new()
         .route("/v1/clusters", post(clusters::create))
         .route("/v1/clusters/{cluster}", axum::routing::delete(clusters::delete))
-        .route("/v1/clusters/{cluster}/{action}", post(clusters::act));
+        .route("/v1/clusters/{cluster}/{action}", post(clusters::act))
+        .route("/v1/chains/{chain}/retry", post(tree::retry));
     let streams = Router::new()
         .route("/v1/logs/{chain}/{component}", get(streams::logs))
         .route("/v1/events", get(streams::events));

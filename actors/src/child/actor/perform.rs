@@ -230,6 +230,9 @@ impl ChildActor {
             Life::Stopping => "stopping".to_owned(),
             Life::Down => "down".to_owned(),
             Life::Due => "to be restarted".to_owned(),
+            Life::Ended => "ended, and is left at that".to_owned(),
+            Life::Done { how } => format!("done: {how}"),
+            Life::Stuck { reason } => format!("cannot be ended yet: {reason}"),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
         tracing::info!(component = %self.id, "{what}");
