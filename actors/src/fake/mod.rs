@@ -348,6 +348,7 @@ impl Blueprint for FakeComponent {
             dir: PathBuf::from("/"),
             output: PathBuf::from("/fake.log"),
             user: None,
+            ready: None,
         })
     }
 

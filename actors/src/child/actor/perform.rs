@@ -148,7 +148,8 @@ impl ChildActor {
 
     fn spawn(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         self.note.say("");
-        let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.clone());
+        // Taken: it may hold an open file, whose other end shall learn that the process closed its own.
+        let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.take());
         let birth = async move {
             let spec = spec.ok_or_else(|| SpawnError::Fatal(format!("{id} was not prepared")))?;
             processes.spawn(&id, &spec).await.map(|spawned| (spawned, spec.output))
