@@ -21,5 +21,6 @@ pub mod names;
 mod off_thread;
 pub mod preflight;
 pub mod process;
+pub mod supervise;
 pub mod tenant;
 pub mod testing;

@@ -13,7 +13,7 @@ use futures::{StreamExt, pin_mut};
 
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// A cluster, `slot-a`, `slot-b` or `kcp-store`
+    /// A cluster, `slot-a`, `slot-b`, `kcp-store`, or a service of `berth supervise`
     #[arg(value_parser = names::chain)]
     pub chain: String,
     /// One of its components; without it, all of them, each line with its component's name
@@ -78,7 +78,7 @@ async fn all(client: &Client, chain: &str, how: How) -> Result<(), CliError> {
 
 async fn components(client: &Client, chain: &str) -> Result<Vec<String>, CliError> {
     let status = client.status().await?;
-    let mut chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+    let mut chains = status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services);
     let found = chains.find(|candidate| candidate.name == chain);
     let found = found.ok_or_else(|| CliError::NotFound(format!("no chain {chain}: see `berth status`")))?;
     Ok(found.children.iter().map(|child| child.name.clone()).collect())

@@ -38,6 +38,11 @@ impl Place {
         })
     }
 
+    /// Where the services of `file` keep their state unless told otherwise: `web.toml` has `web.berth` beside it.
+    pub fn beside(file: &Path) -> PathBuf {
+        file.with_extension("berth")
+    }
+
     /// A client for the daemon that is meant. Connects to nothing yet. Blocking.
     pub(super) fn client(&self) -> Result<Client, CliError> {
         let Overrides { state_dir, run_dir } = self.overrides()?;

@@ -7,7 +7,7 @@ mod error;
 mod settings;
 mod succession;
 mod successor;
-mod systemd;
+pub(crate) mod systemd;
 mod up;
 
 pub use dev::dev;
@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 /// Events a slow reader may fall behind before it misses some; the hub behind the control API keeps them longer.
-const EVENT_LAG: usize = 1024;
+pub(crate) const EVENT_LAG: usize = 1024;
 
 /// How a daemon's life ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl Daemon {
 }
 
 /// Runs a daemon's life on the one arbiter every actor shares.
-fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
     match actix::System::new().block_on(life) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
@@ -233,7 +233,7 @@ fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> 
 }
 
 /// Says why on standard error.
-fn refuse(error: &DaemonError) -> ExitCode {
+pub(crate) fn refuse(error: &DaemonError) -> ExitCode {
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "berth: {error}");
     error.exit().into()
@@ -241,7 +241,7 @@ fn refuse(error: &DaemonError) -> ExitCode {
 
 /// Cancelled by the first SIGTERM, Ctrl-C, or hang-up of the terminal. Listened for during the whole life, so none is lost
 /// between two waits.
-fn stop_signal() -> Result<CancellationToken, DaemonError> {
+pub(crate) fn stop_signal() -> Result<CancellationToken, DaemonError> {
     let heard = |kind| signal(kind).map_err(DaemonError::Signals);
     let (mut terminate, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
     let mut hang_up = heard(SignalKind::hangup())?;
@@ -273,20 +273,24 @@ async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonEr
 /// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
 const OWN_DESCRIPTORS: u64 = 1024;
 
-/// Raises the limit of open files as far as it goes; returns how many connections the front may have (two files each).
-fn connections_within_limit() -> usize {
+/// Raises the limit of open files as far as it goes: each child costs one.
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(most);
+}
+
+/// How many connections the front may have, two files each.
+fn connections_within_limit() -> usize {
+    raise_descriptor_limit();
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
 }
 
 /// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
-fn log_to_stderr() {
+pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let installed = tracing_subscriber::fmt()
         .with_env_filter(filter)

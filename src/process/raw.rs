@@ -224,6 +224,19 @@ fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage
             return Err((Stage::Setup, last_errno()));
         }
     }
+    if let Some((from, to)) = birth.passed {
+        // SAFETY: as above. Onto itself, dup2 would leave it close-on-exec.
+        let passed = unsafe {
+            if from.as_raw_fd() == to {
+                libc::fcntl(to, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(from.as_raw_fd(), to)
+            }
+        };
+        if passed < 0 {
+            return Err((Stage::Setup, last_errno()));
+        }
+    }
     rustix::process::setsid().map_err(at(Stage::Setup))?;
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     if let Some(user) = birth.user {
@@ -362,6 +375,7 @@ mod tests {
             stderr: null.as_fd(),
             cgroup: None,
             user: None,
+            passed: None,
             dies_with_thread: false,
         };
         let image = Image::new(&birth).unwrap();

@@ -1,0 +1,139 @@
+//! `berth supervise FILE`: plain services under the same tree that runs control planes, in the foreground.
+//!
+//! ```text
+//! spec      the file, read strictly, in an order that respects `after`
+//! estate    one chain of one step per service;  service  that step;  readiness  how it says that it is ready
+//! files     what the control API reads
+//! ```
+//! `main` calls [`supervise`]. It wires adapters to a group of chains and decides nothing.
+
+mod defaults;
+mod estate;
+mod files;
+mod readiness;
+mod service;
+mod spec;
+
+pub use spec::SpecError;
+
+use crate::cli::{Place, Supervise};
+use crate::control::{ControlServer, EventHub, rendezvous};
+use crate::daemon::{self, DaemonError, systemd};
+use crate::discover::SockDiag;
+use crate::layout::Layout;
+use crate::off_thread::off_thread;
+use crate::preflight;
+use crate::process::lock::StateLock;
+use crate::process::{ProcessHost, orphans, survivors};
+use actix::prelude::*;
+use berth_actors::child::actor::Outside;
+use berth_actors::group::actor::GroupActor;
+use berth_actors::message::Command;
+use berth_actors::root::WhenDown;
+use files::ServiceFiles;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+/// The whole life, top to bottom.
+pub fn supervise(place: &Place, args: &Supervise) -> ExitCode {
+    let (file, layout) = match settings(place, args) {
+        Ok(settings) => settings,
+        Err(error) => return daemon::refuse(&error),
+    };
+    daemon::log_to_stderr();
+    daemon::in_runtime(async move {
+        let asked = daemon::stop_signal()?;
+        let services = Services::start(file, layout).await?;
+        systemd::ready();
+        tokio::select! {
+            () = asked.cancelled() => {}
+            () = services.down() => {}
+            () = systemd::stay_alive() => {}
+        }
+        systemd::stopping();
+        tokio::select! {
+            stopped = services.stop() => stopped,
+            () = systemd::stay_alive() => Ok(()),
+        }
+    })
+}
+
+/// The file, and where its state lies: beside it unless told otherwise.
+fn settings(place: &Place, args: &Supervise) -> Result<(PathBuf, Layout), DaemonError> {
+    let file = std::path::absolute(&args.file).map_err(DaemonError::CurrentDir)?;
+    let overrides = place.overrides().map_err(DaemonError::CurrentDir)?;
+    let state = overrides.state_dir.unwrap_or_else(|| Place::beside(&file));
+    Ok((file, Layout::new(state, overrides.run_dir)))
+}
+
+/// A running group. Dropping it stops nothing: call [`Services::stop`].
+struct Services {
+    group: Addr<GroupActor>,
+    control: CancellationToken,
+    served: actix_rt::task::JoinHandle<()>,
+    _lock: StateLock,
+}
+
+impl Services {
+    /// Reads the file, takes the lock, settles what an earlier daemon left, and starts everything that waits for nothing.
+    async fn start(file: PathBuf, layout: Layout) -> Result<Self, DaemonError> {
+        let at = layout.clone();
+        let (estate, lock, processes) = off_thread(move || {
+            let estate = estate::load(&file, &at)?;
+            preflight::check_place(&at)?;
+            preflight::create(&[at.state(), at.run(), &at.state().join("log")])?;
+            let lock = StateLock::acquire(&at)?;
+            rendezvous::publish(&at)?;
+            let processes = ProcessHost::new(&at)?;
+            Ok::<_, DaemonError>((estate, lock, processes))
+        })
+        .await?;
+        daemon::raise_descriptor_limit();
+        settle_earlier(&layout).await?;
+        orphans::adopt().map_err(DaemonError::Subreaper)?;
+        let (events, received) = broadcast::channel(daemon::EVENT_LAG);
+        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
+        let group = GroupActor::new(estate.members, outside).map_err(DaemonError::Refused)?.start();
+        let hub = EventHub::new();
+        actix_rt::spawn(hub.clone().record_from(received));
+        let files = Arc::new(ServiceFiles { logs: estate.logs });
+        let server = ControlServer::bind(&layout.control_socket(), group.clone().recipient(), files, hub)?;
+        let control = CancellationToken::new();
+        let served = actix_rt::spawn(server.serve(control.clone()));
+        let services = Self { group, control, served, _lock: lock };
+        services.ask(Command::Up).await?;
+        Ok(services)
+    }
+
+    /// One at a time, the last one first.
+    async fn stop(self) -> Result<(), DaemonError> {
+        let stopped = self.ask(Command::Down).await;
+        self.control.cancel();
+        if self.served.await.is_err() {
+            tracing::warn!("the control API ended badly");
+        }
+        stopped
+    }
+
+    /// Resolves once somebody had everything stopped through the control API.
+    async fn down(&self) {
+        if let Err(error) = self.group.send(WhenDown).await {
+            tracing::error!(%error, "the supervision tree is gone");
+        }
+    }
+
+    async fn ask(&self, command: Command) -> Result<(), DaemonError> {
+        self.group.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
+    }
+}
+
+/// What an earlier daemon on this state directory left is ended, and started anew.
+async fn settle_earlier(layout: &Layout) -> Result<(), DaemonError> {
+    for survivor in survivors::reap_all(layout).await? {
+        tracing::warn!("{survivor} of an earlier daemon was ended");
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! One service as the tree sees it: a chain of one step, from what its file says.
+
+use super::defaults;
+use super::readiness::Readiness;
+use super::spec::{Service, When};
+use crate::layout::Layout;
+use async_trait::async_trait;
+use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::policy::{Restart, RestartPolicy};
+use berth_actors::spec::{ProcessSpec, Role, Seam, Step, StopPlan};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The one step of a service's chain.
+const MAIN: &str = "main";
+/// Where programs are looked for when Berth itself has no PATH.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What the services of one file share.
+pub(super) struct Surroundings<'a> {
+    pub(super) layout: &'a Layout,
+    /// Where relative paths begin.
+    pub(super) dir: &'a Path,
+    pub(super) path: Option<String>,
+    pub(super) passwd: String,
+    pub(super) is_root: bool,
+}
+
+impl Surroundings<'_> {
+    pub(super) fn log(&self, service: &Service) -> PathBuf {
+        match &service.log {
+            Some(log) => self.dir.join(log),
+            None => log_of(self.layout, &service.name),
+        }
+    }
+
+    /// The step, or why there cannot be one.
+    pub(super) fn step(&self, service: &Service) -> Result<Step, String> {
+        Ok(Step {
+            component: MAIN.to_owned(),
+            role: Role::Plain,
+            seam: Seam::Open,
+            blueprint: Arc::new(self.plain(service)?),
+            restart: restart(service),
+            stop: StopPlan {
+                signal: service.stop_signal.map_or(berth_actors::spec::Signal::Term, Into::into),
+                deadline: or(service.stop_within, defaults::STOP_WITHIN),
+                repeat_after: None,
+            },
+            start_deadline: or(service.start_within, defaults::START_WITHIN),
+            reactions: BTreeMap::new(),
+            stand_in: None,
+        })
+    }
+
+    fn plain(&self, service: &Service) -> Result<Plain, String> {
+        let (called, args) = service.argv.split_first().ok_or("argv is empty")?;
+        let path = self.path.clone().unwrap_or_else(|| PATH.to_owned());
+        let mut env = service.env.clone();
+        env.entry("PATH".to_owned()).or_insert_with(|| path.clone());
+        let user = match &service.user {
+            None => None,
+            Some(account) => {
+                let user = account.resolve(&self.passwd).map_err(|error| error.to_string())?;
+                if !self.is_root {
+                    return Err("user: only root can run a service as another".to_owned());
+                }
+                Some(user)
+            }
+        };
+        let readiness = match (service.ready_fd, &service.ready_file) {
+            (Some(number), _) => Readiness::pipe(number),
+            (None, Some(file)) => Readiness::File(self.dir.join(file)),
+            (None, None) => Readiness::Running,
+        };
+        let program = find(called, self.dir, &path).ok_or_else(|| format!("{called} is not on {path}"))?;
+        let spec = ProcessSpec {
+            program,
+            arg0: Some(called.clone()),
+            args: args.to_vec(),
+            env,
+            dir: service.dir.as_ref().map_or_else(|| self.dir.to_owned(), |dir| self.dir.join(dir)),
+            output: self.log(service),
+            user,
+            ready: None,
+        };
+        Ok(Plain { spec, readiness })
+    }
+}
+
+pub(super) fn log_of(layout: &Layout, service: &str) -> PathBuf {
+    layout.state().join("log").join(format!("{service}.log"))
+}
+
+fn or(given: Option<crate::config::Span>, default: Duration) -> Duration {
+    given.map_or(default, |span| span.0)
+}
+
+fn restart(service: &Service) -> RestartPolicy {
+    let default = defaults::restart();
+    let (intensity, window) = match service.give_up {
+        Some(limit) => (limit.restarts, limit.within.0),
+        None => (default.intensity, default.window),
+    };
+    RestartPolicy {
+        restart: match service.restart {
+            None | Some(When::Always) => default.restart,
+            Some(When::OnFailure) => Restart::Transient(vec![0]),
+            Some(When::Never) => Restart::Temporary,
+        },
+        base_delay: or(service.restart_delay, default.base_delay),
+        max_delay: or(service.restart_delay_max, default.max_delay),
+        healthy_after: or(service.healthy_after, default.healthy_after),
+        intensity,
+        window,
+    }
+}
+
+/// As execvp(3) looks for a program, with relative paths from `dir`.
+fn find(program: &str, dir: &Path, path: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Some(dir.join(program));
+    }
+    let candidates = std::env::split_paths(path).map(|place| dir.join(place).join(program));
+    candidates.into_iter().find(|candidate| {
+        fs::metadata(candidate).is_ok_and(|meta| meta.is_file())
+            && rustix::fs::access(candidate, rustix::fs::Access::EXEC_OK).is_ok()
+    })
+}
+
+#[derive(Debug)]
+struct Plain {
+    spec: ProcessSpec,
+    readiness: Readiness,
+}
+
+#[async_trait]
+impl Blueprint for Plain {
+    async fn prepare(&self, _: &Context, _: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        Ok(ProcessSpec { ready: self.readiness.prepare()?, ..self.spec.clone() })
+    }
+
+    fn listens(&self) -> Listens {
+        Listens::No
+    }
+
+    async fn ready(&self, _: &Running, note: &WaitNote) -> Result<(), GateError> {
+        self.readiness.wait(note).await
+    }
+}
