@@ -24,7 +24,7 @@ use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
-use crate::process::{ProcessHost, orphans, survivors};
+use crate::process::{ProcessHost, orphans};
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::group::actor::GroupActor;
@@ -78,7 +78,8 @@ struct Services {
 }
 
 impl Services {
-    /// Reads the file, takes the lock, settles what an earlier daemon left, and starts everything that waits for nothing.
+    /// Reads the file, takes the lock, and starts the tree, which adopts what an earlier daemon left and starts everything that
+    /// waits for nothing.
     async fn start(file: PathBuf, layout: Layout) -> Result<Self, DaemonError> {
         let at = layout.clone();
         let (estate, lock, processes) = off_thread(move || {
@@ -92,7 +93,6 @@ impl Services {
         })
         .await?;
         daemon::raise_descriptor_limit();
-        settle_earlier(&layout).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (events, received) = broadcast::channel(daemon::EVENT_LAG);
         let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
@@ -128,12 +128,4 @@ impl Services {
     async fn ask(&self, command: Command) -> Result<(), DaemonError> {
         self.group.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
     }
-}
-
-/// What an earlier daemon on this state directory left is ended, and started anew.
-async fn settle_earlier(layout: &Layout) -> Result<(), DaemonError> {
-    for survivor in survivors::reap_all(layout).await? {
-        tracing::warn!("{survivor} of an earlier daemon was ended");
-    }
-    Ok(())
 }

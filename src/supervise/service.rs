@@ -82,6 +82,7 @@ impl Surroundings<'_> {
             arg0: Some(called.clone()),
             args: args.to_vec(),
             env,
+            start_env: BTreeMap::new(),
             dir: service.dir.as_ref().map_or_else(|| self.dir.to_owned(), |dir| self.dir.join(dir)),
             output: self.log(service),
             user,
@@ -139,8 +140,12 @@ struct Plain {
 
 #[async_trait]
 impl Blueprint for Plain {
-    async fn prepare(&self, _: &Context, _: &WaitNote) -> Result<ProcessSpec, PrepareError> {
-        Ok(ProcessSpec { ready: self.readiness.prepare()?, ..self.spec.clone() })
+    fn spec(&self, _: &Context) -> Result<ProcessSpec, PrepareError> {
+        Ok(self.spec.clone())
+    }
+
+    async fn prepare(&self, context: &Context, _: &WaitNote) -> Result<ProcessSpec, PrepareError> {
+        Ok(ProcessSpec { ready: self.readiness.prepare()?, ..self.spec(context)? })
     }
 
     fn listens(&self) -> Listens {

@@ -5,6 +5,7 @@
 
 use super::{Effect, Event, Group, has_given_up};
 use crate::child::actor::Outside;
+use crate::identity::ComponentId;
 use crate::message::{Command, Refusal, Reply, ServiceOrder};
 use crate::root::WhenDown;
 use crate::root::waiters::{Arrival, Wait, Waiters, answered, stopping};
@@ -13,7 +14,10 @@ use crate::status::{ChainState, TreeStatus};
 use crate::supervisor::{ChainNews, GetStatus, Goal, Supervisor};
 use actix::prelude::*;
 use futures::future::join_all;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+type Answer = ResponseActFuture<GroupActor, Result<Reply, Refusal>>;
 
 /// One chain of a group.
 #[derive(Debug)]
@@ -77,6 +81,7 @@ impl GroupActor {
     fn feed(&mut self, event: Event) {
         for effect in self.group.step(event) {
             let (index, goal) = match effect {
+                Effect::Adopt(index) => (index, Goal::Adopt),
                 Effect::Up(index) => (index, Goal::Up),
                 Effect::Down(index) => (index, Goal::Down { hurry: None }),
                 Effect::Retry(index) => (index, Goal::Retry),
@@ -107,15 +112,39 @@ impl GroupActor {
         }
     }
 
-    fn up(&mut self, ctx: &mut Context<Self>) -> Result<Reply, Refusal> {
+    /// Builds every chain; has it take charge of what an earlier daemon left of it, and ends what belongs to none; then starts.
+    /// A `Down` that comes meanwhile wins.
+    fn up(&mut self, ctx: &mut Context<Self>) -> Answer {
         if self.group.is_going_down() {
-            return Err(stopping());
+            return Box::pin(fut::err(stopping()));
         }
+        let mut known = BTreeSet::new();
         for member in std::mem::take(&mut self.members) {
-            self.launch(member, ctx.address().recipient())?;
+            known.extend(member.steps.iter().map(|step| ComponentId::new(&member.name, &step.component)));
+            if let Err(refusal) = self.launch(member, ctx.address().recipient()) {
+                return Box::pin(fut::err(refusal));
+            }
         }
-        self.feed(Event::Up);
-        Ok(Reply::Done)
+        let processes = Arc::clone(&self.outside.processes);
+        let look = async move {
+            for stray in processes.reap_strays(&known).await? {
+                tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
+            }
+            Ok(processes.survivors().await)
+        };
+        Box::pin(look.into_actor(self).map(|survivors: Result<BTreeSet<ComponentId>, String>, actor, _| {
+            let survivors = survivors.map_err(Refusal::Failed)?;
+            if actor.group.is_going_down() {
+                return Err(stopping());
+            }
+            for chain in survivors.iter().map(|component| &component.chain).collect::<BTreeSet<_>>() {
+                if let Some(&index) = actor.places.get(chain) {
+                    actor.feed(Event::Adopt(index));
+                }
+            }
+            actor.feed(Event::Up);
+            Ok(Reply::Done)
+        }))
     }
 
     /// Answered when the service has arrived where it was sent.
@@ -211,12 +240,12 @@ impl Handler<WhenDown> for GroupActor {
 }
 
 impl Handler<Command> for GroupActor {
-    type Result = ResponseFuture<Result<Reply, Refusal>>;
+    type Result = Answer;
 
     fn handle(&mut self, command: Command, ctx: &mut Self::Context) -> Self::Result {
         let wait = match command {
-            Command::Status => return self.status(),
-            Command::Up => return Box::pin(std::future::ready(self.up(ctx))),
+            Command::Status => return Box::pin(self.status().into_actor(self)),
+            Command::Up => return self.up(ctx),
             Command::Down => {
                 let wait = self.waiters.for_all_down();
                 self.waiters.stop();
@@ -241,9 +270,10 @@ impl Handler<Command> for GroupActor {
                 answered(Err(Refusal::BadRequest(text)))
             }
         };
-        Box::pin(async move {
+        let arrive = async move {
             let arrival: Arrival = wait.await.unwrap_or_else(|_| Err(stopping()));
             arrival.map(|()| Reply::Done)
-        })
+        };
+        Box::pin(arrive.into_actor(self))
     }
 }

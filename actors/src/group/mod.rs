@@ -15,6 +15,8 @@ use crate::status::ChainState;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
+    /// An earlier daemon left something of this one: it goes on running, whatever it comes after. Before `Up`.
+    Adopt(usize),
     /// Everything should run.
     Up,
     /// Nothing should run.
@@ -33,6 +35,7 @@ pub enum Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
+    Adopt(usize),
     Up(usize),
     Down(usize),
     Retry(usize),
@@ -104,6 +107,13 @@ impl Group {
     /// Feeds one event; returns what to do, in order.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         match event {
+            Event::Adopt(index) if self.course == Course::Idle => {
+                let member = &mut self.members[index];
+                member.told = true;
+                member.state = ChainState::Starting;
+                vec![Effect::Adopt(index), Effect::Up(index)]
+            }
+            Event::Adopt(_) => Vec::new(),
             Event::Up if self.course == Course::Idle => {
                 self.course = Course::Up;
                 (0..self.members.len()).filter_map(|index| self.start(index)).collect()

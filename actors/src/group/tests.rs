@@ -89,3 +89,13 @@ proptest! {
         prop_assert_eq!(stopped, all);
     }
 }
+
+#[test]
+fn what_an_earlier_daemon_left_goes_on_whatever_it_comes_after() {
+    let mut group = four();
+    assert_eq!(group.step(Event::Adopt(3)), [Effect::Adopt(3), Effect::Up(3)]);
+    assert_eq!(group.step(Event::Up), [Effect::Up(0), Effect::Up(1), Effect::Up(2)]);
+    group.step(chain(0, ChainState::Ready));
+    assert_eq!(group.step(chain(1, ChainState::Ready)), [], "it runs already");
+    assert_eq!(group.step(Event::Down), [Effect::Down(3)]);
+}
