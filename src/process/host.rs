@@ -1,9 +1,10 @@
 //! The tree's view of the process adapter: births, deaths, signals, and reaping.
 //!
-//! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on the blocking pool; waiting for an exit is
-//! one readiness event on a pidfd.
+//! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on a thread that may wait; waiting for an exit
+//! is one readiness event on a pidfd.
 
 use super::birth::Newborn;
+use super::births::Births;
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
 use super::life::Life;
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub(super) ledger: Ledger,
     pub(super) mark: StateMark,
     pub(super) cgroups: Option<CgroupRoot>,
+    births: Births,
     table: SharedTable,
     /// What an earlier daemon left and the tree has not taken yet.
     pub(super) left: Mutex<adoption::Left>,
@@ -58,8 +60,9 @@ impl ProcessHost {
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
-        let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, left, lives, ended }) })
+        let (births, table) = (Births::new(), SharedTable::default());
+        let (lives, ended) = (Mutex::default(), Mutex::default());
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, births, table, left, lives, ended }) })
     }
 
     #[cfg(test)]
@@ -108,8 +111,8 @@ impl Processes for ProcessHost {
     }
 
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
-        let (component, spec) = (component.clone(), spec.clone());
-        self.off_thread(move |shared| shared.spawn(&component, &spec)).await
+        let (shared, component, spec) = (Arc::clone(&self.shared), component.clone(), spec.clone());
+        self.shared.births.run(move || shared.spawn(&component, &spec)).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {

@@ -14,11 +14,12 @@
 //! adoption  what an earlier daemon left and the tree takes over;  survivors  SIGKILL for the rest of it
 //! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
-//! birth     what a child starts with;  raw  the code between fork and exec
+//! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
 
 mod adoption;
 mod birth;
+mod births;
 mod cgroup;
 mod children;
 mod host;
