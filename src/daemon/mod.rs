@@ -65,6 +65,7 @@ enum Ending {
 #[derive(Debug)]
 pub struct Daemon {
     pub root: Addr<Root>,
+    processes: ProcessHost,
     /// Where clients reach kcp; `None` without kcp.
     pub front: Option<SocketAddr>,
     listener: Option<Front>,
@@ -117,7 +118,8 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::new(&hosted)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
-        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
+        let outside =
+            Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
         let world = World {
             outside,
@@ -142,6 +144,7 @@ impl Daemon {
         let front_address = front.as_ref().map(Front::address);
         let daemon = Self {
             root,
+            processes,
             front: front_address,
             listener: front,
             drain_limit: settings.drain_limit,
@@ -188,6 +191,7 @@ impl Daemon {
     }
 
     async fn end_control(self) {
+        self.processes.tidy().await;
         self.control.cancel();
         if self.served.await.is_err() {
             tracing::warn!("the control API ended badly");

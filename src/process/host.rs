@@ -7,12 +7,13 @@ use super::birth::Newborn;
 use super::births::Births;
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
+use super::leftovers::{LINGER, Leftovers};
 use super::life::Life;
 use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{adoption, children, identity, output, remains, rotation};
+use super::{adoption, children, identity, orphans, output, remains, rotation};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
@@ -43,6 +44,7 @@ pub(super) struct Shared {
     pub(super) mark: StateMark,
     pub(super) cgroups: Option<CgroupRoot>,
     births: Births,
+    leftovers: Leftovers,
     table: SharedTable,
     /// What an earlier daemon left and the tree has not taken yet.
     pub(super) left: Mutex<adoption::Left>,
@@ -61,8 +63,9 @@ impl ProcessHost {
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
         let (births, table) = (Births::new(), SharedTable::default());
-        let (lives, ended) = (Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, births, table, left, lives, ended }) })
+        let (leftovers, lives, ended) = (Leftovers::default(), Mutex::default(), Mutex::default());
+        let shared = Shared { ledger, mark, cgroups, births, leftovers, table, left, lives, ended };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     #[cfg(test)]
@@ -72,6 +75,36 @@ impl ProcessHost {
             shared.cgroups = None;
         }
         Ok(host)
+    }
+
+    /// Removes at once what the dead left in files. Once, when everything is down.
+    pub async fn tidy(&self) {
+        self.off_thread(|shared| shared.leftovers.clear(&shared.ledger)).await;
+    }
+
+    /// The reap of a process that left nobody, done on the spot: a successor waits for it. `None` where it takes more than a
+    /// look at the kernel's own memory.
+    fn reap_alone(&self, component: &ComponentId, identity: &Identity) -> Option<()> {
+        let life = Arc::clone(self.shared.lives().get(identity)?);
+        let record = life.record.as_ref().filter(|record| record.component == *component)?;
+        life.status()?;
+        let left_nobody = match &record.cgroup {
+            Some(cgroup) => Cgroup::at(cgroup.clone()).is_empty(),
+            None => identity::is_child(identity) && orphans::none(),
+        };
+        if !left_nobody || !life.try_bury()? {
+            return None;
+        }
+        self.shared.lives().remove(identity);
+        self.shared.remember(&life);
+        if self.shared.leftovers.leave(component.clone(), record.cgroup.clone()) {
+            let host = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                host.tidy().await;
+            });
+        }
+        Some(())
     }
 
     async fn off_thread<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> T + Send + 'static) -> T {
@@ -133,6 +166,9 @@ impl Processes for ProcessHost {
     }
 
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        if self.reap_alone(component, identity).is_some() {
+            return Ok(());
+        }
         let (component, identity) = (component.clone(), identity.clone());
         self.off_thread(move |shared| shared.reap(&component, &identity)).await
     }
@@ -172,6 +208,7 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
+        self.leftovers.take_up(component);
         rotation::make_room(&spec.output, rotation::LARGEST, rotation::KEPT).unwrap_or_else(|error| {
             tracing::warn!(log = %spec.output.display(), %error, "cannot set the old log aside");
         });

@@ -40,6 +40,12 @@ pub(super) fn is_dead(stat: &Stat) -> bool {
     stat.state == 'X' || (stat.state == 'Z' && stat.num_threads <= 1)
 }
 
+/// Whether this process is its parent. It must be held by a pidfd, or be a zombie that nobody waits for meanwhile.
+pub(super) fn is_child(identity: &Identity) -> bool {
+    let own = i32::try_from(std::process::id()).ok();
+    stat(identity.pid).is_some_and(|stat| stat.starttime == identity.start_time && Some(stat.ppid) == own)
+}
+
 pub(super) fn stat(pid: u32) -> Option<Stat> {
     Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
 }

@@ -47,6 +47,23 @@ pub(super) enum Phase {
 }
 
 impl Record {
+    /// For tests that care for nothing else of it.
+    #[cfg(test)]
+    pub(super) fn blank(phase: Phase) -> Self {
+        Self {
+            component: ComponentId::new("demo", "kine"),
+            token: "t".into(),
+            program: "/bin/kine".into(),
+            dir: None,
+            cgroup: None,
+            digest: "d".into(),
+            log: "/log".into(),
+            log_offset: 5,
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
+            phase,
+        }
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         match &self.phase {
             Phase::Intent => None,
@@ -138,18 +155,7 @@ mod tests {
     fn a_record_is_read_back_and_a_torn_one_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(dir.path().join("ledger")).unwrap();
-        let record = Record {
-            component: ComponentId::new("demo", "kine"),
-            token: "t".into(),
-            program: "/bin/kine".into(),
-            dir: None,
-            cgroup: None,
-            digest: "d".into(),
-            log: "/log".into(),
-            log_offset: 5,
-            address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
-            phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
-        };
+        let record = Record::blank(Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }));
         ledger
             .write(&Record { program: "/a/longer/path/than/the/one/that/follows".into(), ..record.clone() })
             .unwrap();

@@ -9,6 +9,7 @@
 //! identity  (boot id, pid, start time), and the pidfd that is checked against it
 //! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here
 //! ledger    one record per component, so that the next daemon finds what this one leaves
+//! leftovers  records and cgroups of the dead, kept for a moment for their successors
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  survivors  SIGKILL for the rest of it
@@ -25,6 +26,7 @@ mod children;
 mod host;
 mod identity;
 mod ledger;
+mod leftovers;
 mod life;
 pub mod lock;
 mod mark;

@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::birth::{Birth, BirthError, Newborn, Stage};
+use super::children;
 use berth_actors::spec::User;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::Mode;
@@ -45,7 +46,9 @@ pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
     let mut embarkation = Embarkation { birth, image: &image, failure: None };
     let newborn = fork(birth.cgroup, &mut embarkation).map_err(|errno| Stage::Fork.failed(errno))?;
     let Some((stage, errno)) = embarkation.failure else { return Ok(newborn) };
-    let _ = waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED);
+    children::forget(newborn.pid, || {
+        let _ = waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED);
+    });
     Err(stage.failed(errno))
 }
 
@@ -346,7 +349,6 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::children;
     use rustix::pipe::{PipeFlags, pipe_with};
     use std::fs::File;
     use std::io::Read;

@@ -72,6 +72,7 @@ fn settings(place: &Place, args: &Supervise) -> Result<(PathBuf, Layout), Daemon
 /// A running group. Dropping it stops nothing: call [`Services::stop`].
 struct Services {
     group: Addr<GroupActor>,
+    processes: ProcessHost,
     control: CancellationToken,
     served: actix_rt::task::JoinHandle<()>,
     _lock: StateLock,
@@ -95,7 +96,8 @@ impl Services {
         daemon::raise_descriptor_limit();
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (events, received) = broadcast::channel(daemon::EVENT_LAG);
-        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
+        let outside =
+            Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let group = GroupActor::new(estate.members, outside).map_err(DaemonError::Refused)?.start();
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
@@ -103,7 +105,7 @@ impl Services {
         let server = ControlServer::bind(&layout.control_socket(), group.clone().recipient(), files, hub)?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
-        let services = Self { group, control, served, _lock: lock };
+        let services = Self { group, processes, control, served, _lock: lock };
         services.ask(Command::Up).await?;
         Ok(services)
     }
@@ -111,6 +113,7 @@ impl Services {
     /// One at a time, the last one first.
     async fn stop(self) -> Result<(), DaemonError> {
         let stopped = self.ask(Command::Down).await;
+        self.processes.tidy().await;
         self.control.cancel();
         if self.served.await.is_err() {
             tracing::warn!("the control API ended badly");

@@ -332,8 +332,9 @@ async fn a_component_starts_again_only_after_its_reap() {
 async fn orphaned_zombies_are_collected_and_no_status_is_stolen() {
     let mut bench = Bench::new();
     orphans::adopt().unwrap();
-    let leader = bench.start("setsid sh -c 'echo $$ > gate' & exit 3").await;
+    let leader = bench.start("setsid sh -c 'echo $$ > gate; : < never' & exit 3").await;
     let orphan = bench.announced().await;
+    let _writer = std::fs::File::options().read(true).write(true).open(bench.path("never")).unwrap();
     soon(async {
         while identity_of(orphan.pid).is_some_and(|now| now == orphan) {
             tokio::task::yield_now().await;
@@ -431,4 +432,24 @@ async fn a_tool_that_is_late_is_killed_with_its_children() {
     let child = bench.line().await.parse().unwrap();
     // Killed with the group; at most a zombie that nobody has collected.
     assert!(identity_of(child).is_none_or(|child| !is_alive(&child)));
+}
+
+/// The next life takes up the record and the cgroup of the one before; once nobody comes, nothing of it is left.
+#[tokio::test]
+async fn what_the_dead_leave_in_files_is_taken_up_or_cleared() {
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let bench = Bench::with(host);
+        orphans::become_subreaper().unwrap();
+        for code in 0..3 {
+            let identity = bench.start(&format!("exit {code}")).await;
+            assert_eq!(soon(bench.host.exited(&identity)).await, ExitStatus::Code(code));
+            bench.end(&identity).await;
+            assert!(identity_of(identity.pid).is_none_or(|now| now != identity), "it was waited for");
+        }
+        bench.host.tidy().await;
+        assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
+        let last = bench.start(": < never").await;
+        assert!(is_alive(&last));
+        bench.end(&last).await;
+    }
 }
