@@ -230,11 +230,19 @@ impl Daemon {
 
 /// Runs a daemon's life on the one arbiter every actor shares.
 pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
-    match actix::System::new().block_on(life) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&DaemonError::Runtime(error)),
+    };
+    match actix::System::with_tokio_rt(move || runtime).block_on(life) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }
 }
+
+/// Threads that wait for files end soon after their work: an idle daemon shall not wake for them one by one.
+const IDLE_THREADS_STAY: Duration = Duration::from_secs(2);
 
 /// Says why on standard error.
 pub(crate) fn refuse(error: &DaemonError) -> ExitCode {
@@ -293,9 +301,9 @@ fn connections_within_limit() -> usize {
     usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
 }
 
-/// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
-pub(crate) fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them, else `default`.
+pub(crate) fn log_to_stderr(default: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let installed = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())

@@ -17,7 +17,7 @@ mod spec;
 pub use spec::SpecError;
 
 use crate::cli::{Place, Supervise};
-use crate::control::{ControlServer, EventHub, rendezvous};
+use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::daemon::{self, DaemonError, systemd};
 use crate::discover::SockDiag;
 use crate::layout::Layout;
@@ -28,7 +28,7 @@ use crate::process::{ProcessHost, orphans};
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::group::actor::GroupActor;
-use berth_actors::message::Command;
+use berth_actors::message::{Command, Refusal};
 use berth_actors::root::WhenDown;
 use files::ServiceFiles;
 use std::path::PathBuf;
@@ -43,7 +43,8 @@ pub fn supervise(place: &Place, args: &Supervise) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return daemon::refuse(&error),
     };
-    daemon::log_to_stderr();
+    // What goes well is in `berth events`; a terminal with a thousand services has no room for it.
+    daemon::log_to_stderr("warn");
     daemon::in_runtime(async move {
         let asked = daemon::stop_signal()?;
         let services = Services::start(file, layout).await?;
@@ -102,7 +103,8 @@ impl Services {
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let files = Arc::new(ServiceFiles { logs: estate.logs });
-        let server = ControlServer::bind(&layout.control_socket(), group.clone().recipient(), files, hub)?;
+        let server =
+            ControlServer::bind(&layout.control_socket(), desk(), group.clone().recipient(), files, hub)?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let services = Self { group, processes, control, served, _lock: lock };
@@ -131,4 +133,17 @@ impl Services {
     async fn ask(&self, command: Command) -> Result<(), DaemonError> {
         self.group.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
     }
+}
+
+/// Nobody is succeeded in place here: a supervisor that was killed and started again adopts everything it ran.
+fn desk() -> DaemonDesk {
+    let (desk, mut upgrades) = DaemonDesk::open();
+    actix_rt::spawn(async move {
+        while let Some(wish) = upgrades.recv().await {
+            let text = "berth supervise is not upgraded in place: kill it and start the new one, which adopts its services";
+            // Whoever asked may have gone away.
+            let _ = wish.answer.send(Err(Refusal::Conflict(text.to_owned())));
+        }
+    });
+    desk
 }

@@ -5,6 +5,7 @@
 
 use super::{Effect, Event, Group, has_given_up};
 use crate::child::actor::Outside;
+use crate::host::Accounted;
 use crate::identity::ComponentId;
 use crate::message::{Command, Refusal, Reply, ServiceOrder};
 use crate::root::WhenDown;
@@ -126,8 +127,9 @@ impl GroupActor {
             }
         }
         let processes = Arc::clone(&self.outside.processes);
+        let accounted = Accounted { components: known, untouched: BTreeSet::new() };
         let look = async move {
-            for stray in processes.reap_strays(&known).await? {
+            for stray in processes.reap_strays(&accounted).await? {
                 tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
             }
             Ok(processes.survivors().await)

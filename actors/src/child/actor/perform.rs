@@ -6,6 +6,7 @@ use crate::host::{self, GateError, Guard, Listens, PrepareError, Running, SpawnE
 use crate::identity::Identity;
 use crate::message::TreeEvent;
 use crate::spec::{ProcessSpec, Seam};
+use crate::status::ChildState;
 use actix::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,7 +213,7 @@ impl ChildActor {
             }
             Life::Ready { took: None } => "still ready".to_owned(),
             Life::Dead { failure } => {
-                self.fetch_tail(ctx);
+                ctx.run_later(TAIL_AFTER, |actor, ctx| actor.fetch_tail(ctx));
                 failure.clone()
             }
             Life::Failed { reason, .. } => {
@@ -229,14 +230,22 @@ impl ChildActor {
             Life::Due => "to be restarted".to_owned(),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
-        tracing::info!(component = %self.id, "{what}");
+        match life {
+            Life::Dead { .. } | Life::Failed { .. } | Life::Red => {
+                tracing::warn!(component = %self.id, "{what}")
+            }
+            _ => tracing::info!(component = %self.id, "{what}"),
+        }
         // No subscriber is not an error: nobody watches the events just now.
         let _ = self.outside.events.send(TreeEvent { subject: self.id.to_string(), what });
         self.tell(What::Life(life));
     }
 
-    /// The last words of a process go into its own failure report, not into that of a start that never had one.
+    /// The last words of a process, where no successor has its place by now, go into its own failure report, not into that of a start that never had one.
     fn fetch_tail(&self, ctx: &mut Context<Self>) {
+        if !matches!(self.machine.state(), ChildState::Backoff | ChildState::Failed) {
+            return;
+        }
         let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
@@ -256,6 +265,9 @@ impl ChildActor {
         }));
     }
 }
+
+/// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk.
+const TAIL_AFTER: Duration = Duration::from_millis(100);
 
 /// From one look of the guard at a database that does not answer to the next; the recheck's own deadline ends it.
 const GUARD_LOOK: Duration = Duration::from_millis(500);
