@@ -5,12 +5,13 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// One process, for as long as this boot lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// `/proc/sys/kernel/random/boot_id`: a record of an earlier boot names no living process.
-    pub boot_id: String,
+    pub boot_id: Arc<str>,
     pub pid: u32,
     /// Field 22 of `/proc/<pid>/stat`, in clock ticks since boot.
     pub start_time: u64,

@@ -6,17 +6,19 @@
 
 use crate::off_thread::off_thread;
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Two keep a second CPU busy while one waits for an exec; more than four would only queue in the kernel.
 const THREADS: (usize, usize) = (2, 4);
-/// A birth takes a millisecond. Where all threads were busy for this long, programs lie on a dead file system, and the others
-/// shall not wait for them.
+/// A birth takes a millisecond. Where no thread was done with one for this long, programs lie on a dead file system, and the
+/// others shall not wait for them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -24,6 +26,8 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(super) struct Births {
     jobs: Sender<Job>,
     free: Arc<Semaphore>,
+    /// Counts, so that a long queue is not taken for births that hang.
+    done: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Births {
@@ -44,19 +48,18 @@ impl Births {
             thread.spawn(move || work_off(&queue)).is_ok()
         });
         let free = Arc::new(Semaphore::new(started.count()));
-        Self { jobs, free }
+        Self { jobs, free, done: Arc::default() }
     }
 
     /// Runs `work` on one of the threads, inside the caller's runtime. Dropping the future does not end it.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let free = Arc::clone(&self.free).acquire_owned();
-        let Ok(Ok(permit)) = tokio::time::timeout(PATIENCE, free).await else {
-            return off_thread(work).await;
-        };
+        let Some(permit) = self.permit().await else { return off_thread(work).await };
+        let done = Arc::clone(&self.done);
         let (runtime, (answer, wait)) = (Handle::current(), oneshot::channel());
         let job = move || {
             let _inside = runtime.enter();
             let result = work();
+            done.fetch_add(1, Ordering::Relaxed);
             drop(permit);
             // Whoever asked may have gone away.
             let _ = answer.send(result);
@@ -70,6 +73,21 @@ impl Births {
             Err(job) => {
                 job.0();
                 std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Births {
+    /// A free thread; `None` when all of them hang.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        let mut turn = pin!(Arc::clone(&self.free).acquire_owned());
+        loop {
+            let before = self.done.load(Ordering::Relaxed);
+            match tokio::time::timeout(PATIENCE, turn.as_mut()).await {
+                Ok(permit) => return permit.ok(),
+                Err(_) if self.done.load(Ordering::Relaxed) == before => return None,
+                Err(_) => {}
             }
         }
     }

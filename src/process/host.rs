@@ -278,7 +278,7 @@ impl Shared {
             record.cgroup = None;
         }
         record.phase = Phase::Running(identity.clone());
-        let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
+        let life = Life::new(identity.clone(), Some(record.to_recognise()), newborn.pidfd)?;
         if let Err(error) = self.ledger.write(record) {
             // The intent on disk carries the token, by which the next daemon finds the process all the same.
             tracing::warn!(component = %record.component, %error, "the record stays an intent");

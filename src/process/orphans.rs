@@ -15,6 +15,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// A birth takes a millisecond; a zombie that stays for a few more disturbs nobody.
 const AFTER_A_BIRTH: Duration = Duration::from_millis(20);
 
+/// From a SIGCHLD to the look for orphans: a restart and the next thousand deaths come first.
+const AFTER_A_DEATH: Duration = Duration::from_millis(100);
+
 /// Makes this process the subreaper, closes inherited descriptors to its children, and collects orphaned zombies on each
 /// SIGCHLD from now on. Call once, in the runtime, after the survivors were reaped.
 pub fn adopt() -> io::Result<()> {
@@ -23,6 +26,8 @@ pub fn adopt() -> io::Result<()> {
     let mut child_ended = signal(SignalKind::child())?;
     tokio::spawn(async move {
         while child_ended.recv().await.is_some() {
+            // Most deaths are of children somebody else waits for, and many come together.
+            tokio::time::sleep(AFTER_A_DEATH).await;
             if none() {
                 continue;
             }

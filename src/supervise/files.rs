@@ -4,11 +4,13 @@ use crate::control::ClusterFiles;
 use async_trait::async_trait;
 use berth_actors::message::Refusal;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct ServiceFiles {
-    /// Log by service.
+    pub(super) dir: Arc<Path>,
+    /// Log by service, from the directory.
     pub(super) logs: HashMap<String, PathBuf>,
 }
 
@@ -36,6 +38,6 @@ impl ClusterFiles for ServiceFiles {
 
     async fn log_path(&self, chain: &str, _: &str) -> Result<PathBuf, Refusal> {
         let missing = || Refusal::NotFound(format!("there is no service {chain}"));
-        self.logs.get(chain).cloned().ok_or_else(missing)
+        self.logs.get(chain).map(|log| self.dir.join(log)).ok_or_else(missing)
     }
 }

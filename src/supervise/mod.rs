@@ -30,7 +30,7 @@ use berth_actors::child::actor::Outside;
 use berth_actors::group::actor::GroupActor;
 use berth_actors::message::{Command, Refusal};
 use berth_actors::root::WhenDown;
-use files::ServiceFiles;
+use estate::Estate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The whole life, top to bottom.
 pub fn supervise(place: &Place, args: &Supervise) -> ExitCode {
-    let (file, layout) = match settings(place, args) {
+    let (estate, layout) = match settings(place, args) {
         Ok(settings) => settings,
         Err(error) => return daemon::refuse(&error),
     };
@@ -47,7 +47,7 @@ pub fn supervise(place: &Place, args: &Supervise) -> ExitCode {
     daemon::log_to_stderr("warn");
     daemon::in_runtime(async move {
         let asked = daemon::stop_signal()?;
-        let services = Services::start(file, layout).await?;
+        let services = Services::start(estate, layout).await?;
         systemd::ready();
         tokio::select! {
             () = asked.cancelled() => {}
@@ -62,12 +62,13 @@ pub fn supervise(place: &Place, args: &Supervise) -> ExitCode {
     })
 }
 
-/// The file, and where its state lies: beside it unless told otherwise.
-fn settings(place: &Place, args: &Supervise) -> Result<(PathBuf, Layout), DaemonError> {
+/// What the file asks for, and where its state lies: beside it unless told otherwise.
+fn settings(place: &Place, args: &Supervise) -> Result<(Estate, Layout), DaemonError> {
     let file = std::path::absolute(&args.file).map_err(DaemonError::CurrentDir)?;
     let overrides = place.overrides().map_err(DaemonError::CurrentDir)?;
     let state = overrides.state_dir.unwrap_or_else(|| Place::beside(&file));
-    Ok((file, Layout::new(state, overrides.run_dir)))
+    let layout = Layout::new(state, overrides.run_dir);
+    Ok((estate::load(&file, logs_of(&layout))?, layout))
 }
 
 /// A running group. Dropping it stops nothing: call [`Services::stop`].
@@ -80,18 +81,17 @@ struct Services {
 }
 
 impl Services {
-    /// Reads the file, takes the lock, and starts the tree, which adopts what an earlier daemon left and starts everything that
+    /// Takes the lock, and starts the tree, which adopts what an earlier daemon left and starts everything that
     /// waits for nothing.
-    async fn start(file: PathBuf, layout: Layout) -> Result<Self, DaemonError> {
+    async fn start(estate: Estate, layout: Layout) -> Result<Self, DaemonError> {
         let at = layout.clone();
-        let (estate, lock, processes) = off_thread(move || {
-            let estate = estate::load(&file, &at)?;
+        let (lock, processes) = off_thread(move || {
             preflight::check_place(&at)?;
-            preflight::create(&[at.state(), at.run(), &at.state().join("log")])?;
+            preflight::create(&[at.state(), at.run(), &logs_of(&at)])?;
             let lock = StateLock::acquire(&at)?;
             rendezvous::publish(&at)?;
             let processes = ProcessHost::new(&at)?;
-            Ok::<_, DaemonError>((estate, lock, processes))
+            Ok::<_, DaemonError>((lock, processes))
         })
         .await?;
         daemon::raise_descriptor_limit();
@@ -102,9 +102,13 @@ impl Services {
         let group = GroupActor::new(estate.members, outside).map_err(DaemonError::Refused)?.start();
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
-        let files = Arc::new(ServiceFiles { logs: estate.logs });
-        let server =
-            ControlServer::bind(&layout.control_socket(), desk(), group.clone().recipient(), files, hub)?;
+        let server = ControlServer::bind(
+            &layout.control_socket(),
+            desk(),
+            group.clone().recipient(),
+            Arc::new(estate.files),
+            hub,
+        )?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let services = Self { group, processes, control, served, _lock: lock };
@@ -133,6 +137,10 @@ impl Services {
     async fn ask(&self, command: Command) -> Result<(), DaemonError> {
         self.group.send(command).await.map_err(DaemonError::Tree)?.map(|_| ()).map_err(DaemonError::Refused)
     }
+}
+
+fn logs_of(layout: &Layout) -> PathBuf {
+    layout.state().join("log")
 }
 
 /// Nobody is succeeded in place here: a supervisor that was killed and started again adopts everything it ran.

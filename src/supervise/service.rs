@@ -3,11 +3,10 @@
 use super::defaults;
 use super::readiness::Readiness;
 use super::spec::{Service, When};
-use crate::layout::Layout;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::policy::{Restart, RestartPolicy};
-use berth_actors::spec::{ProcessSpec, Role, Seam, Step, StopPlan};
+use berth_actors::spec::{ProcessSpec, Role, Seam, Signal, Step, StopPlan, User};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,21 +18,33 @@ const MAIN: &str = "main";
 /// Where programs are looked for when Berth itself has no PATH.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What the services of one file share.
-pub(super) struct Surroundings<'a> {
-    pub(super) layout: &'a Layout,
+/// What the services of one file share, once for all of them.
+pub(super) struct Surroundings {
     /// Where relative paths begin.
-    pub(super) dir: &'a Path,
-    pub(super) path: Option<String>,
+    pub(super) dir: Arc<Path>,
+    /// Where logs lie that are not given.
+    pub(super) logs: Arc<Path>,
+    pub(super) path: Arc<str>,
     pub(super) passwd: String,
     pub(super) is_root: bool,
 }
 
-impl Surroundings<'_> {
+impl Surroundings {
+    pub(super) fn new(file: &Path, logs: PathBuf) -> Self {
+        Self {
+            dir: file.parent().unwrap_or(Path::new("/")).into(),
+            logs: logs.into(),
+            path: std::env::var("PATH").map_or_else(|_| PATH.into(), Into::into),
+            passwd: fs::read_to_string("/etc/passwd").unwrap_or_default(),
+            is_root: rustix::process::geteuid().is_root(),
+        }
+    }
+
+    /// From the directory of the logs.
     pub(super) fn log(&self, service: &Service) -> PathBuf {
         match &service.log {
             Some(log) => self.dir.join(log),
-            None => log_of(self.layout, &service.name),
+            None => format!("{}.log", service.name).into(),
         }
     }
 
@@ -46,7 +57,7 @@ impl Surroundings<'_> {
             blueprint: Arc::new(self.plain(service)?),
             restart: restart(service),
             stop: StopPlan {
-                signal: service.stop_signal.map_or(berth_actors::spec::Signal::Term, Into::into),
+                signal: service.stop_signal.map_or(Signal::Term, Into::into),
                 deadline: or(service.stop_within, defaults::STOP_WITHIN),
                 repeat_after: None,
             },
@@ -57,10 +68,7 @@ impl Surroundings<'_> {
     }
 
     fn plain(&self, service: &Service) -> Result<Plain, String> {
-        let (called, args) = service.argv.split_first().ok_or("argv is empty")?;
-        let path = self.path.clone().unwrap_or_else(|| PATH.to_owned());
-        let mut env = service.env.clone();
-        env.entry("PATH".to_owned()).or_insert_with(|| path.clone());
+        let called = service.argv.first().ok_or("argv is empty")?;
         let user = match &service.user {
             None => None,
             Some(account) => {
@@ -71,29 +79,25 @@ impl Surroundings<'_> {
                 Some(user)
             }
         };
-        let readiness = match (service.ready_fd, &service.ready_file) {
-            (Some(number), _) => Readiness::pipe(number),
-            (None, Some(file)) => Readiness::File(self.dir.join(file)),
-            (None, None) => Readiness::Running,
-        };
-        let program = find(called, self.dir, &path).ok_or_else(|| format!("{called} is not on {path}"))?;
-        let spec = ProcessSpec {
-            program,
-            arg0: Some(called.clone()),
-            args: args.to_vec(),
-            env,
-            start_env: BTreeMap::new(),
-            dir: service.dir.as_ref().map_or_else(|| self.dir.to_owned(), |dir| self.dir.join(dir)),
-            output: self.log(service),
+        let path = service.env.get("PATH").map_or(&*self.path, String::as_str);
+        let program = find(called, &self.dir, path).ok_or_else(|| format!("{called} is not on {path}"))?;
+        let dir = service.dir.as_ref().map_or_else(|| Arc::clone(&self.dir), |dir| self.dir.join(dir).into());
+        Ok(Plain {
+            program: (program != Path::new(called)).then_some(program),
+            argv: service.argv.as_slice().into(),
+            env: service.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            path: Arc::clone(&self.path),
+            dir,
+            logs: Arc::clone(&self.logs),
+            log: self.log(service),
             user,
-            ready: None,
-        };
-        Ok(Plain { spec, readiness })
+            readiness: match (service.ready_fd, &service.ready_file) {
+                (Some(number), _) => Readiness::pipe(number),
+                (None, Some(file)) => Readiness::File(self.dir.join(file)),
+                (None, None) => Readiness::Running,
+            },
+        })
     }
-}
-
-pub(super) fn log_of(layout: &Layout, service: &str) -> PathBuf {
-    layout.state().join("log").join(format!("{service}.log"))
 }
 
 fn or(given: Option<crate::config::Span>, default: Duration) -> Duration {
@@ -132,16 +136,39 @@ fn find(program: &str, dir: &Path, path: &str) -> Option<PathBuf> {
     })
 }
 
+/// Kept small: there may be thousands.
 #[derive(Debug)]
 struct Plain {
-    spec: ProcessSpec,
+    /// Where it is not `argv[0]` itself.
+    program: Option<PathBuf>,
+    argv: Box<[String]>,
+    env: Box<[(String, String)]>,
+    path: Arc<str>,
+    dir: Arc<Path>,
+    logs: Arc<Path>,
+    log: PathBuf,
+    user: Option<User>,
     readiness: Readiness,
 }
 
 #[async_trait]
 impl Blueprint for Plain {
     fn spec(&self, _: &Context) -> Result<ProcessSpec, PrepareError> {
-        Ok(self.spec.clone())
+        let (called, args) =
+            self.argv.split_first().ok_or_else(|| PrepareError::Fatal("argv is empty".to_owned()))?;
+        let mut env: BTreeMap<String, String> = self.env.iter().cloned().collect();
+        env.entry("PATH".to_owned()).or_insert_with(|| self.path.as_ref().to_owned());
+        Ok(ProcessSpec {
+            program: self.program.clone().unwrap_or_else(|| called.into()),
+            arg0: Some(called.clone()),
+            args: args.to_vec(),
+            env,
+            start_env: BTreeMap::new(),
+            dir: self.dir.to_path_buf(),
+            output: self.logs.join(&self.log),
+            user: self.user,
+            ready: None,
+        })
     }
 
     async fn prepare(&self, context: &Context, _: &WaitNote) -> Result<ProcessSpec, PrepareError> {

@@ -92,7 +92,7 @@ impl ChildActor {
         let handle = ctx.spawn(work.into_actor(self).map(
             move |result: Result<ProcessSpec, PrepareError>, actor, ctx| {
                 actor.preparing = None;
-                let result = result.map(|spec| actor.spec = Some(spec));
+                let result = result.map(|spec| actor.spec = Some(Box::new(spec)));
                 actor.feed(Event::Prepared { attempt, result }, ctx);
             },
         ));
