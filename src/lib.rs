@@ -26,5 +26,6 @@ mod one_line;
 pub mod policy;
 pub mod preflight;
 pub mod process;
+pub mod supervise;
 pub mod tenant;
 pub mod testing;

@@ -37,6 +37,19 @@ pub enum Command {
         name: String,
     },
     Handover,
+    /// One plain service; a daemon of clusters has none.
+    Service {
+        name: String,
+        order: ServiceOrder,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceOrder {
+    Start,
+    Stop,
+    /// Clears a give-up and tries again.
+    Retry,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,6 +13,9 @@ pub struct TreeStatus {
     pub active_slot: Option<SlotName>,
     pub front: FrontStatus,
     pub tenants: Vec<ChainStatus>,
+    /// Plain services, each a chain of one step: what `berth supervise` runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ChainStatus>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
 }

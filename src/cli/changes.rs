@@ -24,7 +24,7 @@ pub fn changes(before: &TreeStatus, after: &TreeStatus) -> Vec<String> {
 }
 
 fn chains(status: &TreeStatus) -> impl Iterator<Item = &ChainStatus> {
-    status.store.iter().chain(&status.slots).chain(&status.tenants)
+    status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services)
 }
 
 /// Components first: a chain is ready because its last one is.

@@ -13,7 +13,7 @@ pub enum Health {
 }
 
 pub fn health(status: &TreeStatus) -> Health {
-    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services);
     let states: Vec<_> = chains.map(|chain| chain.state).collect();
     let kcp_serves = status.slots.is_empty() || active_slot(status).is_some_and(is_ready);
     if states.iter().any(|state| state.needs_an_operator()) {

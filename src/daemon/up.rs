@@ -17,7 +17,7 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return super::refuse(&error),
     };
-    super::log_to_stderr();
+    super::log_to_stderr("info");
     let (stop_children, layout, checks) = (settings.stop_children, settings.layout.clone(), checks(up));
     in_runtime(async move {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);

@@ -113,7 +113,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
         command.uid(user.uid).gid(user.gid);
     }
     let mut child = command.spawn().unwrap();
-    let identity = Identity { boot_id: String::new(), pid: child.id().unwrap(), start_time: 0 };
+    let identity = Identity { boot_id: "".into(), pid: child.id().unwrap(), start_time: 0 };
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),

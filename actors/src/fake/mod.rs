@@ -373,6 +373,7 @@ impl Blueprint for FakeComponent {
             dir: PathBuf::from("/"),
             output: PathBuf::from("/fake.log"),
             user: None,
+            ready: None,
         })
     }
 

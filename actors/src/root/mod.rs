@@ -13,7 +13,7 @@ mod status;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod waiters;
+pub(crate) mod waiters;
 
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
@@ -299,6 +299,10 @@ impl Handler<Command> for Root {
             Command::StopTenant { name } => self.set_run(&name, false),
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
+            Command::Service { name, .. } => {
+                let text = format!("there is no service {name}: this daemon runs clusters");
+                Box::pin(fut::err(Refusal::NotFound(text)))
+            }
         }
     }
 }

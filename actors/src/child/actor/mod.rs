@@ -77,7 +77,8 @@ pub struct ChildActor {
     parent: Recipient<News>,
     outside: Outside,
     upstream: Upstream,
-    spec: Option<ProcessSpec>,
+    /// From the preparation to the birth.
+    spec: Option<Box<ProcessSpec>>,
     /// The process of the latest start, if that start had one.
     running: Option<Running>,
     /// Where any process of it listened last: a start that never came so far must not lose the port.
