@@ -6,6 +6,8 @@
 mod account;
 pub mod defaults;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod setting;
 mod show;
 mod supervision;
@@ -18,7 +20,7 @@ pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{PortRange, Span};
+pub use values::{LogSize, PortRange, Span};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,6 +39,7 @@ pub struct Config {
     pub stop_children: Setting<bool>,
     pub front: FrontConfig,
     pub ports: PortsConfig,
+    pub logs: LogsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
     /// How each component starts, stops and comes back.
@@ -53,6 +56,15 @@ pub struct FrontConfig {
 pub struct PortsConfig {
     /// Leased to components that cannot bind port 0.
     pub range: Setting<PortRange>,
+}
+
+/// How much of each component's output is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogsConfig {
+    /// Of the file that is written to, and of each older one.
+    pub max_size: Setting<LogSize>,
+    /// How many older ones.
+    pub keep: Setting<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +161,10 @@ impl Config {
                 drain_limit: origin.setting(file.front.drain_limit, defaults::DRAIN_LIMIT),
             },
             ports: PortsConfig { range: origin.setting(file.ports.range, defaults::PORTS) },
+            logs: LogsConfig {
+                max_size: origin.setting(file.logs.max_size, defaults::LOG_MAX_SIZE),
+                keep: origin.setting(file.logs.keep, defaults::LOG_KEEP),
+            },
             kcp: KcpConfig {
                 enabled: origin.setting(file.kcp.enabled, defaults::KCP_ENABLED),
                 shutdown_delay: origin.setting(file.kcp.shutdown_delay, defaults::SHUTDOWN_DELAY),

@@ -22,6 +22,12 @@ pub struct FileError {
     pub source: io::Error,
 }
 
+impl From<FileError> for io::Error {
+    fn from(error: FileError) -> Self {
+        Self::new(error.source.kind(), error)
+    }
+}
+
 fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FileError + 'a {
     move |source| FileError { action, path: path.to_owned(), source }
 }
@@ -41,6 +47,36 @@ pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<()
     temp.as_file().sync_all().map_err(at("sync", path))?;
     temp.persist(path).map_err(|error| at("rename onto", path)(error.error))?;
     sync_dir(parent)
+}
+
+/// Creates `path` with what `fill` writes, whole or not at all, mode 0600. It is made under the name `aside` in the same directory:
+/// all that a crash can leave, and replaced by the next call. For files too large for [`write_atomic`]. Blocking.
+pub fn write_whole(
+    path: &Path,
+    aside: &Path,
+    owner: Option<User>,
+    fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> Result<(), FileError> {
+    match fs::remove_file(aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at("remove", aside)(error)),
+        _ => {}
+    }
+    let made = || {
+        let mut options = fs::OpenOptions::new();
+        let mut file = open_plain(options.write(true).create_new(true).mode(0o600), aside)?;
+        if let Some(user) = owner {
+            fchown(&file, Some(user.uid), Some(user.gid))?;
+        }
+        fill(&mut file)?;
+        file.sync_all()
+    };
+    if let Err(error) = made() {
+        // What is left of it may be what fills the disk.
+        let _ = fs::remove_file(aside);
+        return Err(at("write", path)(error));
+    }
+    fs::rename(aside, path).map_err(at("rename onto", path))?;
+    sync_dir(directory_of(path))
 }
 
 /// A bare file name lies in the current directory.
@@ -89,6 +125,16 @@ fn open_plain(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File
         return Err(io::Error::other("it is not a plain file of one name"));
     }
     Ok(file)
+}
+
+/// Opens a plain file to read it. Blocking.
+pub fn open_to_read(path: &Path) -> io::Result<fs::File> {
+    open_plain(fs::OpenOptions::new().read(true), path)
+}
+
+/// Opens a plain file to change it in place, where it is: only a log is, while its component writes to it. Blocking.
+pub fn open_to_change(path: &Path) -> io::Result<fs::File> {
+    open_plain(fs::OpenOptions::new().read(true).write(true), path)
 }
 
 /// State files are small. What is larger was not written by Berth, and must not fill its memory.

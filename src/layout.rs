@@ -13,6 +13,7 @@
 //! ```
 //! A socket path may have 107 bytes (sun_path), so sockets live in a run directory with a short name.
 
+use crate::names;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,11 @@ impl Layout {
     }
     pub fn cluster(&self, name: &str) -> PathBuf {
         self.clusters().join(name)
+    }
+
+    /// Where a chain's components write their output, `COMPONENT.log` each.
+    pub fn logs(&self, chain: &str) -> PathBuf {
+        if names::is_kcp_chain(chain) { self.kcp_chain(chain) } else { self.cluster(chain) }.join("log")
     }
 
     /// The socket directory of one chain, checked against the kernel's limit.

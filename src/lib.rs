@@ -12,13 +12,17 @@ pub mod estate;
 pub mod file_events;
 pub mod files;
 pub mod front;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guard;
 pub mod https;
 pub mod kcp;
 pub mod layout;
 pub mod log_line;
+pub mod logs;
 pub mod names;
 mod off_thread;
+mod one_line;
 pub mod policy;
 pub mod preflight;
 pub mod process;

@@ -1,18 +1,22 @@
 //! Waits for a line that a component writes to its log: the gate of everything that says "ready" only there.
 //!
 //! The gates of kine and the cloud controller manager call [`wait_for`], which is woken by inotify and never gives up by
-//! itself: the caller holds the deadline. Those of OpenBao and kcp probe, and read [`NewLines`] in between. All of them follow
-//! a rotation.
+//! itself: the caller holds the deadline. Those of OpenBao and kcp probe, and read [`NewLines`] in between. A place in a log
+//! is its offset in all that was ever written to it, so a rotation moves nothing.
 
 use crate::file_events::{FileEvents, WatchError};
+use crate::logs::Log;
 use crate::off_thread::off_thread;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 
 /// A longer line is judged by its beginning: a component that writes no newline must not fill the daemon's memory.
 const LONGEST_LINE: usize = 64 << 10;
+/// Read and judged at once: bounds what a gate holds in memory, however much was written since.
+const CHUNK: usize = 64 << 10;
 
 /// Why no line can be waited for.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +31,8 @@ pub enum LogLineError {
     },
 }
 
-/// The first whole line, after `offset` bytes of the file at `path`, that `wanted` accepts. A file that does not exist yet
-/// is waited for. Cancel-safe: holds nothing but a watch and an open file.
+/// The first whole line, written after `offset` bytes of the log at `path`, that `wanted` accepts. A log that does not exist
+/// yet is waited for. Cancel-safe: holds nothing but a watch and an open file.
 pub async fn wait_for(
     path: &Path,
     offset: u64,
@@ -37,99 +41,99 @@ pub async fn wait_for(
     let mut events = FileEvents::of(path)?;
     let mut log = NewLines::after(path, offset);
     loop {
-        let (rest, lines) = log.read().await?;
-        log = rest;
-        if let Some(line) = lines.into_iter().find(|line| wanted(line)) {
+        loop {
+            let (rest, lines) = log.read().await?;
+            log = rest;
+            let Some(lines) = lines else { break };
+            if let Some(line) = lines.into_iter().find(|line| wanted(line)) {
+                return Ok(line);
+            }
+        }
+        events.changed().await?;
+    }
+}
+
+/// The latest of all lines after `offset` that `counts` counts, as soon as it is one that `wanted` accepts: what a program
+/// said last, where it takes its word back. Otherwise as [`wait_for`].
+pub async fn wait_for_latest(
+    path: &Path,
+    offset: u64,
+    mut counts: impl FnMut(&str) -> bool + Send,
+    wanted: impl Fn(&str) -> bool + Send,
+) -> Result<String, LogLineError> {
+    let mut events = FileEvents::of(path)?;
+    let mut log = NewLines::after(path, offset);
+    let mut latest = None;
+    loop {
+        loop {
+            let (rest, lines) = log.read().await?;
+            log = rest;
+            let Some(lines) = lines else { break };
+            latest = lines.into_iter().rfind(|line| counts(line)).or(latest);
+        }
+        if let Some(line) = latest.take_if(|line| wanted(line)) {
             return Ok(line);
         }
         events.changed().await?;
     }
 }
 
-/// Reads what was appended, through a rename or a truncation of the log.
+/// Reads what was appended, through any rotation of the log.
 #[derive(Debug)]
 pub struct NewLines {
-    path: PathBuf,
+    log: Log,
     offset: u64,
-    file: Option<File>,
     partial: Vec<u8>,
 }
 
 impl NewLines {
-    /// The lines after `offset` bytes of the file at `path`, which need not exist yet.
+    /// The lines written after `offset` bytes of the log at `path`, which need not exist yet.
     pub fn after(path: &Path, offset: u64) -> Self {
-        Self { path: path.to_owned(), offset, file: None, partial: Vec::new() }
+        Self { log: Log::at(path), offset, partial: Vec::new() }
     }
 
-    /// Every line that became whole since the last call, without waiting for more.
-    pub async fn read(mut self) -> Result<(Self, Vec<String>), LogLineError> {
+    /// The next lines that are whole, a bounded number, without waiting for more; `None` when there is nothing more to read.
+    pub async fn read(mut self) -> Result<(Self, Option<Vec<String>>), LogLineError> {
         off_thread(move || self.written().map(|lines| (self, lines))).await
     }
 
     /// The same for a caller that is off the arbiter already. Blocking.
-    pub fn written(&mut self) -> Result<Vec<String>, LogLineError> {
-        self.new_lines().map_err(|source| LogLineError::Read { path: self.path.clone(), source })
+    pub fn written(&mut self) -> Result<Option<Vec<String>>, LogLineError> {
+        self.next_lines().map_err(|source| LogLineError::Read { path: self.log.path().to_owned(), source })
     }
 
-    fn new_lines(&mut self) -> io::Result<Vec<String>> {
-        let mut lines = Vec::new();
-        if self.file.is_none() {
-            let Some(mut file) = open(&self.path)? else { return Ok(lines) };
-            file.seek(SeekFrom::Start(self.offset))?;
-            self.file = Some(file);
+    fn next_lines(&mut self) -> io::Result<Option<Vec<String>>> {
+        let mut chunk = vec![0; CHUNK];
+        let piece = self.log.read_at(self.offset, &mut chunk)?;
+        if piece.length == 0 {
+            return Ok(None);
         }
-        self.read_rest(&mut lines)?;
-        // A rotated log was read to its end above; its successor starts at its first byte.
-        if let (Some(old), Some(mut new)) = (&self.file, open(&self.path)?)
-            && old.metadata()?.ino() != new.metadata()?.ino()
-        {
-            new.seek(SeekFrom::Start(0))?;
-            self.file = Some(new);
-            self.read_rest(&mut lines)?;
-        }
-        Ok(lines)
-    }
-
-    fn read_rest(&mut self, lines: &mut Vec<String>) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        if file.metadata()?.len() < file.stream_position()? {
-            file.seek(SeekFrom::Start(0))?;
+        if piece.offset != self.offset {
+            // What it was the beginning of is gone.
             self.partial.clear();
         }
-        let mut chunk = [0; 8192];
-        loop {
-            let read = file.read(&mut chunk)?;
-            if read == 0 {
-                return Ok(());
-            }
-            for piece in chunk[..read].split_inclusive(|byte| *byte == b'\n') {
-                let (text, ended) = match piece.split_last() {
-                    Some((b'\n', text)) => (text, true),
-                    _ => (piece, false),
-                };
-                let room = LONGEST_LINE.saturating_sub(self.partial.len());
-                self.partial.extend_from_slice(&text[..text.len().min(room)]);
-                if ended {
-                    lines.push(String::from_utf8_lossy(&self.partial).into_owned());
-                    self.partial.clear();
-                }
+        self.offset = piece.offset + piece.length as u64;
+        let mut lines = Vec::new();
+        for piece in chunk[..piece.length].split_inclusive(|byte| *byte == b'\n') {
+            let (text, ended) = match piece.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (piece, false),
+            };
+            let room = LONGEST_LINE.saturating_sub(self.partial.len());
+            self.partial.extend_from_slice(&text[..text.len().min(room)]);
+            if ended {
+                lines.push(String::from_utf8_lossy(&self.partial).into_owned());
+                self.partial.clear();
             }
         }
-    }
-}
-
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        Ok(Some(lines))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::OpenOptions;
+    use std::fs::{File, OpenOptions};
     use std::io::Write;
 
     fn append(path: &Path, text: &str) {
@@ -167,6 +171,18 @@ mod tests {
         let log = dir.path().join("late.log");
         let wait = wait_for(&log, 0, |line| line == "ready");
         let (line, ()) = tokio::join!(wait, async { append(&log, "ready\n") });
+        assert_eq!(line.unwrap(), "ready");
+    }
+
+    #[tokio::test]
+    async fn a_word_that_was_taken_back_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("ccm.log");
+        let latest = || wait_for_latest(&log, 0, |line| !line.starts_with('#'), |line| line == "ready");
+        append(&log, "# starting\nready\n# more\n");
+        assert_eq!(latest().await.unwrap(), "ready");
+        append(&log, "lost\n# more\n");
+        let (line, ()) = tokio::join!(latest(), async { append(&log, "ready\n# more\n") });
         assert_eq!(line.unwrap(), "ready");
     }
 

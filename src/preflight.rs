@@ -3,6 +3,8 @@
 //! [`check`] reads the host and changes nothing; [`create_dirs`] is the only writer. Judging and parsing are pure functions.
 
 mod account;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod route;
 
 pub use account::{Account, AccountError, account};

@@ -28,7 +28,7 @@ const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 struct Tenant {
     home: Home,
     api: ApiServer,
-    _kine: Kine,
+    kine: Kine,
     _postgres: Postgres,
 }
 
@@ -38,7 +38,7 @@ impl Tenant {
         let postgres = Postgres::start(&home).await;
         let kine = Kine::start(&postgres).await;
         let api = ApiServer::start(&home, &kine).await;
-        Self { home, api, _kine: kine, _postgres: postgres }
+        Self { home, api, kine, _postgres: postgres }
     }
 
     fn blueprint(&self) -> CloudControllerManager {
@@ -217,6 +217,27 @@ async fn sigterm_ends_it_within_a_second_with_the_api_server_gone() {
     controller.signal(rustix::process::Signal::TERM);
     assert_eq!(controller.exit_code().await, Some(0));
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
+
+/// The API server is killed under it: its word from the start says nothing about now.
+#[tokio::test]
+async fn the_gate_is_closed_while_its_watch_is_broken() {
+    let tenant = Tenant::start().await;
+    let _controller = tenant.controller().await;
+    tenant.gate(0).await.expect("asked again, it says the same");
+    let (blueprint, log) = (tenant.blueprint(), tenant.log());
+    let Tenant { home, api, kine, _postgres } = tenant;
+    let address = api.address;
+    api.kill();
+    line(&log, 0, "lost its watch").await;
+    let (running, note) = (Tenant::running(log, 0), WaitNote::default());
+    let mut gate = Box::pin(blueprint.ready(&running, &note));
+    while note.get().is_empty() {
+        assert!(futures::poll!(&mut gate).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let _api = ApiServer::again(&home, &kine, address).await;
+    timeout(DEADLINE, gate).await.expect("it watches again").unwrap();
 }
 
 #[tokio::test]

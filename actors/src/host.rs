@@ -37,7 +37,8 @@ impl fmt::Display for ExitStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawned {
     pub identity: Identity,
-    /// Length of the output file before this process wrote to it: where its own lines begin.
+    /// How many bytes had ever been written to the output before this process did: where its own lines begin. A
+    /// rotation does not change it.
     pub log_offset: u64,
 }
 
@@ -215,8 +216,9 @@ pub trait Processes: Send + Sync + 'static {
     /// Resolves when nothing is left, and forgets the record. Idempotent.
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String>;
 
-    /// The last `lines` lines this component wrote. Never fails: an unreadable log is an empty one.
-    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String>;
+    /// The last `lines` lines that the component wrote from `log_offset` on: the words of one life. Never fails: an
+    /// unreadable log is an empty one.
+    async fn log_tail(&self, log: &Path, log_offset: u64, lines: usize) -> Vec<String>;
 }
 
 /// Port discovery.

@@ -147,6 +147,18 @@ mod tests {
 
     const CRASH: Ending = Ending { status: Some(ExitStatus::Signal(9)), ready_for: None, charged: true };
 
+    #[test]
+    fn a_restart_leaves_the_window_when_it_is_exactly_as_old_as_that() {
+        let policy = RestartPolicy { intensity: 1, ..RestartPolicy::default() };
+        let at = |age| {
+            let (mut history, start) = (History::default(), Instant::now());
+            history.judge(&policy, CRASH, start, 0.5);
+            history.judge(&policy, CRASH, start + age, 0.5)
+        };
+        assert_eq!(at(policy.window - Duration::from_nanos(1)), Verdict::GiveUp { restarts: 1 });
+        assert!(matches!(at(policy.window), Verdict::RestartAfter(_)));
+    }
+
     fn after_ready(seconds: u64) -> Ending {
         Ending { ready_for: Some(Duration::from_secs(seconds)), ..CRASH }
     }

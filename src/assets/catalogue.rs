@@ -1,6 +1,7 @@
 //! What each component is and where it comes from: `deploy/components.toml` and its pin files, embedded so that a daemon
 //! provisions itself from anywhere. Provisioning asks; nothing here touches the disk or the network.
 
+use crate::one_line::one_line;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -77,7 +78,12 @@ pub struct Catalogue {
 
 impl Catalogue {
     pub fn embedded() -> Result<Self, CatalogueError> {
-        let entries = toml::from_str(CATALOGUE).map_err(|error| CatalogueError(error.to_string()))?;
+        Self::parse(CATALOGUE)
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, CatalogueError> {
+        let entries = toml::from_str(text)
+            .map_err(|error: toml::de::Error| CatalogueError(one_line(error.message())))?;
         Ok(Self { entries })
     }
 

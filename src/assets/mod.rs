@@ -4,6 +4,8 @@
 //! clients, `pip` and `go`; every byte is pinned by hash in `deploy/`. Nothing here starts a component.
 
 pub mod catalogue;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod golang;
 mod itself;
 mod k3s;

@@ -3,6 +3,7 @@
 //! There is no index beside it that could disagree: the store reads these records at its start.
 
 use crate::files::{self, FileError};
+use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -122,7 +123,12 @@ pub(super) fn read(dir: &Path) -> Result<Record, String> {
     let path = dir.join(RECORD);
     let bytes = files::read_optional(&path).map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or_else(|| format!("{} is missing", path.display()))?;
-    serde_json::from_slice(&bytes).map_err(|error| format!("{} is torn: {error}", path.display()))
+    parse(&bytes, &path)
+}
+
+/// The record in a file that is called `path`.
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Record, String> {
+    serde_json::from_slice(bytes).map_err(|error| format!("{} is torn: {}", path.display(), one_line(error)))
 }
 
 pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {

@@ -5,6 +5,8 @@ use super::progress::{Advance, Progress};
 use super::record::{at, set_mode, sha256_of};
 use super::store::{Staged, StoreError};
 use super::tool::{self, Tool, ToolError};
+use crate::files::FileError;
+use crate::one_line::one_line;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -128,10 +130,10 @@ pub(super) fn unpack(
         }) else {
             continue;
         };
-        if member.enclosed_name().is_none() {
-            return Err(broken(format!("its member {} leads outside", member.name())));
+        if member.enclosed_name().is_none() || Path::new(&target).is_absolute() {
+            return Err(broken(format!("its member {} leads outside", one_line(member.name()))));
         }
-        total += member.size();
+        total = member.size().saturating_add(total);
         chosen.push((index, tree.join(target)));
     }
     if chosen.is_empty() {
@@ -140,10 +142,16 @@ pub(super) fn unpack(
     let mut done = 0;
     for (index, path) in chosen {
         let mut member = archive.by_index(index).map_err(|error| broken(error.to_string()))?;
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(at("create the directory", parent)).map_err(StoreError::of)?;
-        }
-        let mut out = File::create_new(&path).map_err(at("create", &path)).map_err(StoreError::of)?;
+        let mut out = create(&path).map_err(|error| match error.source.kind() {
+            // The tree was empty: whatever is in the way, or cannot be a name, came out of this wheel.
+            io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename => {
+                broken(format!("its member {} has no place beside the others", one_line(member.name())))
+            }
+            _ => WheelError::Store(StoreError::of(error)),
+        })?;
         copy(&mut member, &mut out, |bytes| {
             let before = done / PROGRESS_STEP;
             done += bytes;
@@ -152,7 +160,7 @@ pub(super) fn unpack(
             }
         })
         .map_err(|error| match error {
-            CopyError::Read(error) => broken(format!("{}: {error}", member.name())),
+            CopyError::Read(error) => broken(one_line(format!("{}: {error}", member.name()))),
             CopyError::Write(error) => WheelError::Store(StoreError::of(at("write", &path)(error))),
         })?;
         if member.unix_mode().is_some_and(|mode| mode & 0o111 != 0) {
@@ -160,6 +168,13 @@ pub(super) fn unpack(
         }
     }
     Ok(())
+}
+
+fn create(path: &Path) -> Result<File, FileError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(at("create the directory", parent))?;
+    }
+    File::create_new(path).map_err(at("create", path))
 }
 
 enum CopyError {
@@ -225,6 +240,15 @@ mod tests {
         let error = unpack(&wheel, &chosen(), &dir.path().join("tree"), &|_, _| ()).unwrap_err();
         assert!(error.to_string().contains("leads outside"), "{error}");
         assert!(!dir.path().join("evil").exists());
+    }
+
+    #[test]
+    fn a_member_that_becomes_an_absolute_path_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let wheel = wheel(dir.path(), &[("bao//etc/evil", 0o644)]);
+        let members = BTreeMap::from([("bao/".to_owned(), String::new())]);
+        let error = unpack(&wheel, &members, &dir.path().join("tree"), &|_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("leads outside"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The blueprint applies it as the tenant's admin before each start; applying again changes nothing.
 
 use crate::https::{Https, HttpsError};
+use crate::one_line::one_line;
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub(super) async fn apply(admin: &Https, server: &str) -> Result<(), AccessError
         let (status, answer) = admin.send(Method::PATCH, &url, &headers, body, APPLY_DEADLINE).await?;
         if !status.is_success() {
             let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-            let message = answer["message"].as_str().unwrap_or("no reason given").to_owned();
+            let message = one_line(answer["message"].as_str().unwrap_or("no reason given"));
             return Err(AccessError::Answer { url, status: status.as_u16(), message });
         }
     }

@@ -5,13 +5,14 @@
 use super::access::{self, AccessError};
 use super::config::{CLUSTER, INSTANCES_FILE, TENANT_KUBECONFIG};
 use super::credential::renew;
-use super::program::{READY_LINE, REFUSED};
+use super::program::{LOST_LINE, READY_LINE, REFUSED};
 use super::snapshot::Snapshot;
 use crate::components::Program;
 use crate::files::{FileError, read_optional};
 use crate::https::Https;
 use crate::log_line;
 use crate::off_thread::off_thread;
+use crate::one_line::one_line;
 use crate::tenant::credentials::Credentials;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
@@ -91,16 +92,20 @@ impl Blueprint for CloudControllerManager {
         Listens::No
     }
 
-    /// Its own word, given after its first list with its own credential; or its refusal, which no restart changes.
+    /// Its own latest word: given after a list with its own credential, taken back when its watch breaks; or its refusal,
+    /// which no restart changes.
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        note.say("its first list of nodes");
-        let line = log_line::wait_for(&running.log, running.log_offset, |line| {
-            line == READY_LINE || line.starts_with(REFUSED)
-        })
+        note.say("a list of its nodes");
+        let word = log_line::wait_for_latest(
+            &running.log,
+            running.log_offset,
+            |line| line == READY_LINE || line == LOST_LINE || line.starts_with(REFUSED),
+            |line| line != LOST_LINE,
+        )
         .await
         .map_err(|e| GateError::Hopeless(format!("cluster {}: {e}", self.cluster)))?;
-        match line.strip_prefix(REFUSED) {
-            Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{refusal}", self.cluster))),
+        match word.strip_prefix(REFUSED) {
+            Some(refusal) => Err(GateError::Fatal(format!("cluster {}:{}", self.cluster, one_line(refusal)))),
             None => Ok(()),
         }
     }

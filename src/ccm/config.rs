@@ -1,6 +1,7 @@
 //! What the program is told, by environment only: there is nothing secret in it and nothing on argv.
 
 use crate::names;
+use crate::one_line::one_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -73,7 +74,7 @@ impl Config {
 }
 
 fn invalid(name: &'static str, value: &str, expected: &'static str) -> ConfigError {
-    ConfigError::Invalid { name, value: value.to_owned(), expected }
+    ConfigError::Invalid { name, value: one_line(value), expected }
 }
 
 fn positive(name: &'static str, value: Option<String>) -> Result<Option<u32>, ConfigError> {

@@ -5,7 +5,7 @@
 use super::config::Config;
 use super::credential_check::{Refusal, check_file, check_review};
 use super::node::Node;
-use super::program::{READY_LINE, announce};
+use super::program::{LOST_LINE, READY_LINE, announce};
 use super::reconcile::{Reconciler, backoff};
 use crate::file_events::{FileEvents, WatchError};
 use futures::stream;
@@ -59,9 +59,9 @@ pub(super) async fn run(config: &Config) -> RunError {
         resync_s = config.resync.as_secs(),
         "starting"
     );
-    let mut announced = false;
+    let mut word = Word::default();
     loop {
-        match until_renewed(config, &mut announced).await {
+        match until_renewed(config, &mut word).await {
             Ok(()) => tracing::info!("the credential was renewed"),
             Err(error) => return error,
         }
@@ -69,14 +69,14 @@ pub(super) async fn run(config: &Config) -> RunError {
 }
 
 /// One life of one credential.
-async fn until_renewed(config: &Config, announced: &mut bool) -> Result<(), RunError> {
+async fn until_renewed(config: &Config, word: &mut Word) -> Result<(), RunError> {
     // Watched before it is read: a renewal in between is seen.
     let mut events = FileEvents::of(&config.kubeconfig)?;
     let loaded = fs::read(&config.kubeconfig)
         .map_err(|source| RunError::Unreadable { path: config.kubeconfig.clone(), source })?;
     let client = client(config, &loaded).await?;
     tokio::select! {
-        error = control(config, client, announced) => Err(error),
+        error = keep_watch(config, &client, word) => Err(error),
         renewed = renewed(config, &mut events, &loaded) => renewed,
     }
 }
@@ -116,14 +116,43 @@ async fn client(config: &Config, bytes: &[u8]) -> Result<Client, RunError> {
     Client::try_from(settings).map_err(|_| failed("its certificates or key cannot be used".to_owned()))
 }
 
-async fn control(config: &Config, client: Client, announced: &mut bool) -> RunError {
-    if let Err(refusal) = review(config, &client).await {
-        return refusal.into();
+/// What the gate was told last.
+#[derive(Debug, Default)]
+struct Word {
+    is_ready: bool,
+}
+
+impl Word {
+    fn ready(&mut self) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            announce(READY_LINE);
+        }
     }
-    let snapshot_changes = match snapshot_changes(config) {
-        Ok(changes) => changes,
-        Err(error) => return error.into(),
-    };
+
+    fn lost(&mut self) {
+        if std::mem::take(&mut self.is_ready) {
+            announce(LOST_LINE);
+        }
+    }
+}
+
+/// One controller after the other: each begins with a list, so that the gate can be told when the watch is back. A watch
+/// that only went on by itself would say nothing.
+async fn keep_watch(config: &Config, client: &Client, word: &mut Word) -> RunError {
+    let mut attempt = 0;
+    loop {
+        if let Err(error) = until_interrupted(config, client.clone(), word).await {
+            return error;
+        }
+        attempt = if word.is_ready { 0 } else { attempt + 1 };
+        word.lost();
+        tokio::time::sleep(backoff(attempt)).await;
+    }
+}
+
+async fn until_interrupted(config: &Config, client: Client, word: &mut Word) -> Result<(), RunError> {
+    review(config, &client).await?;
+    let snapshot_changes = snapshot_changes(config)?;
     let resync = stream::unfold((), {
         let period = config.resync;
         move |()| async move {
@@ -135,25 +164,31 @@ async fn control(config: &Config, client: Client, announced: &mut bool) -> RunEr
     let controller = Controller::new(nodes.clone(), watcher::Config::default().page_size(LIST_PAGE));
     let store = controller.store();
     let reconciler = Arc::new(Reconciler::new(nodes, config));
-    let work = controller
+    let mut outcomes = controller
         .with_config(controller::Config::default().concurrency(CONCURRENT_PATCHES))
         .reconcile_all_on(snapshot_changes)
         .reconcile_all_on(resync)
         .run(Reconciler::reconcile, Reconciler::retry, reconciler)
-        .for_each(|outcome| async move {
-            if let Err(error) = outcome {
+        .boxed();
+    let work = async {
+        while let Some(outcome) = outcomes.next().await {
+            // Reconcile errors were logged where they happened; a Node that is gone is nobody's error.
+            if let Err(controller::Error::QueueError(error)) = outcome {
                 report(&error);
+                return Ok(());
             }
-        });
-    let first_list = async {
-        if store.wait_until_ready().await.is_ok() && !std::mem::replace(announced, true) {
-            announce(READY_LINE);
         }
-        std::future::pending::<()>().await;
+        Err(RunError::Ended)
+    };
+    let listed = async {
+        if store.wait_until_ready().await.is_ok() {
+            word.ready();
+        }
+        std::future::pending().await
     };
     tokio::select! {
-        () = work => RunError::Ended,
-        () = first_list => RunError::Ended,
+        interrupted = work => interrupted,
+        ended = listed => ended,
     }
 }
 
@@ -199,15 +234,12 @@ async fn review(config: &Config, client: &Client) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Reconcile errors were logged where they happened; a Node that is gone is nobody's error.
-fn report(error: &controller::Error<super::reconcile::ReconcileError, watcher::Error>) {
-    if let controller::Error::QueueError(error) = error {
-        let reason = match error {
-            watcher::Error::InitialListFailed(e)
-            | watcher::Error::WatchStartFailed(e)
-            | watcher::Error::WatchFailed(e) => super::reconcile::reason(e),
-            other => other.to_string(),
-        };
-        tracing::warn!(reason, "the watch on Nodes was interrupted, trying again");
-    }
+fn report(error: &watcher::Error) {
+    let reason = match error {
+        watcher::Error::InitialListFailed(e)
+        | watcher::Error::WatchStartFailed(e)
+        | watcher::Error::WatchFailed(e) => super::reconcile::reason(e),
+        other => other.to_string(),
+    };
+    tracing::warn!(reason, "the watch on Nodes was interrupted, trying again");
 }

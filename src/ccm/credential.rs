@@ -107,7 +107,7 @@ fn kubeconfig(server: &str, server_ca: &[u8], certificate: &str, key: &str) -> S
 }
 
 /// The life of the credential in `kubeconfig`, if the API server of these CAs at `server` would take it for this account.
-fn usable(
+pub(super) fn usable(
     kubeconfig: &[u8],
     server: &str,
     server_ca: &[u8],

@@ -5,6 +5,7 @@
 //! and the file; it never holds a token, a key or a line of the file.
 
 use super::access::ACCOUNT;
+use crate::one_line::one_line;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::config::{AuthInfo, Cluster, Kubeconfig};
@@ -39,7 +40,8 @@ pub(super) struct Refusal {
 
 /// Every rule that needs no API server. `file` is the path as configured, `resolved` where its symlinks lead.
 pub(super) fn check_file(file: &Path, resolved: &Path, kubeconfig: &Kubeconfig) -> Result<(), Refusal> {
-    let refuse = |rule, detail: String| Err(Refusal { rule, file: file.to_owned(), detail });
+    let refuse =
+        |rule, detail: String| Err(Refusal { rule, file: file.to_owned(), detail: one_line(detail) });
     for path in [file, resolved] {
         if is_admin_path(path) {
             return refuse("no admin file", format!("{} is an administrator's kubeconfig", path.display()));
@@ -77,7 +79,9 @@ pub(super) fn check_file(file: &Path, resolved: &Path, kubeconfig: &Kubeconfig) 
 
 /// The API server's own word on who this is (SelfSubjectReview).
 pub(super) fn check_review(file: &Path, user: &str, groups: &[String]) -> Result<(), Refusal> {
-    let refuse = |detail| Err(Refusal { rule: "the API server's review", file: file.to_owned(), detail });
+    let refuse = |detail: String| {
+        Err(Refusal { rule: "the API server's review", file: file.to_owned(), detail: one_line(detail) })
+    };
     if groups.iter().any(|group| group == ADMIN_GROUP) {
         return refuse(format!("the API server sees {user} in the group {ADMIN_GROUP}"));
     }
@@ -132,7 +136,8 @@ fn forbidden_field(auth: &AuthInfo) -> Option<&'static str> {
 }
 
 fn check_certificate(file: &Path, user: &str, auth: &AuthInfo) -> Result<(), Refusal> {
-    let refuse = |rule, detail: String| Err(Refusal { rule, file: file.to_owned(), detail });
+    let refuse =
+        |rule, detail: String| Err(Refusal { rule, file: file.to_owned(), detail: one_line(detail) });
     let Some(data) = &auth.client_certificate_data else {
         return refuse(
             "only a client certificate",

@@ -12,6 +12,8 @@ mod controller;
 mod credential;
 mod credential_check;
 mod diff;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod node;
 mod node_name;
 mod program;

@@ -8,8 +8,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Also the `argv[0]` under which the one binary runs as this program.
 pub const PROGRAM: &str = "socialweb-cloud-controller-manager";
-/// Printed once, after the first successful list with the own credential. The gate waits for it; a test keeps it stable.
+/// Printed after a successful list with the own credential: the first one, and the first after each [`LOST_LINE`]. The gate
+/// goes by the latest of the two; a test keeps them stable.
 pub(super) const READY_LINE: &str = "socialweb-cloud-controller-manager is ready";
+/// Printed when the watch on Nodes broke, which it does when the API server ends.
+pub(super) const LOST_LINE: &str = "socialweb-cloud-controller-manager lost its watch";
 /// Begins the last line of a life that must not be retried unchanged: the gate ends the start at once on it.
 pub(super) const REFUSED: &str = "socialweb-cloud-controller-manager refused:";
 

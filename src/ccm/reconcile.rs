@@ -7,6 +7,7 @@ use super::config::Config;
 use super::diff::{UNINITIALIZED, diff, other_provider_id};
 use super::node::Node;
 use super::snapshot::{Snapshot, SnapshotError};
+use crate::one_line::one_line;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::Action;
@@ -44,7 +45,7 @@ pub(super) fn backoff(attempt: u32) -> Duration {
 /// kube's own text repeats the whole status object.
 pub(super) fn reason(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        kube::Error::Api(status) => format!("{} ({})", one_line(&status.message), status.code),
         // "ServiceError: client error (Connect)" helps nobody; the innermost source is what happened.
         other => {
             let mut deepest: &dyn std::error::Error = other;

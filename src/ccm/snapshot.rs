@@ -4,6 +4,7 @@
 
 use super::node_name::NodeName;
 use crate::files::{FileError, read_optional, write_atomic};
+use crate::one_line::one_line;
 use berth_actors::spec::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,12 +39,16 @@ static EDIT: Mutex<()> = Mutex::new(());
 impl Snapshot {
     /// An absent file, an empty one and `[]` are the same answer: nothing is known. Blocking.
     pub fn read(path: &Path) -> Result<Self, SnapshotError> {
-        let bytes = read_optional(path)?.unwrap_or_default();
+        Self::parse(&read_optional(path)?.unwrap_or_default(), path)
+    }
+
+    /// The snapshot in a file that is called `path`.
+    pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self, SnapshotError> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        let instances: Vec<Instance> = serde_json::from_slice(&bytes)
-            .map_err(|e| SnapshotError::NotASnapshot { path: path.to_owned(), reason: e.to_string() })?;
+        let instances: Vec<Instance> = serde_json::from_slice(bytes)
+            .map_err(|e| SnapshotError::NotASnapshot { path: path.to_owned(), reason: one_line(e) })?;
         let mut snapshot = Self::default();
         for instance in instances {
             let name = instance.name.clone();
@@ -103,11 +108,15 @@ impl Snapshot {
     }
 
     fn write(&self, path: &Path, owner: Option<User>) -> Result<(), SnapshotError> {
+        Ok(write_atomic(path, &self.written(path)?, owner)?)
+    }
+
+    pub(super) fn written(&self, path: &Path) -> Result<Vec<u8>, SnapshotError> {
         let instances: Vec<&Instance> = self.instances().collect();
         let mut text = serde_json::to_vec_pretty(&instances)
             .map_err(|e| SnapshotError::NotASnapshot { path: path.to_owned(), reason: e.to_string() })?;
         text.push(b'\n');
-        Ok(write_atomic(path, &text, owner)?)
+        Ok(text)
     }
 }
 

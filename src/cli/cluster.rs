@@ -2,12 +2,13 @@
 
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
-use super::logs::{self, How, Logs};
+use super::logs::{self, How, Logs, Which};
 use super::terminal::{self, Style};
 use super::{status, tree, words};
 use crate::control::api::Action;
 use crate::control::{Client, ClientError};
 use crate::files::write_atomic;
+use crate::layout::Layout;
 use crate::names;
 use crate::tenant::stack;
 use berth_actors::status::{ChainStatus, ChildState};
@@ -58,9 +59,8 @@ pub enum ClusterVerb {
     Logs {
         #[command(flatten)]
         cluster: Named,
-        /// One component; without it, all of them
-        #[arg(value_parser = names::component)]
-        component: Option<String>,
+        #[command(flatten)]
+        which: Which,
         #[command(flatten)]
         how: How,
     },
@@ -74,7 +74,7 @@ pub enum ClusterVerb {
     },
 }
 
-pub(super) async fn run(client: &Client, verb: ClusterVerb) -> Result<Exit, CliError> {
+pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> Result<Exit, CliError> {
     match verb {
         ClusterVerb::Create(Named { name }) => {
             shown(client, &name, client.create_cluster(&name)).await?;
@@ -110,8 +110,8 @@ pub(super) async fn run(client: &Client, verb: ClusterVerb) -> Result<Exit, CliE
         ClusterVerb::Stop(Named { name }) => act(client, &name, Action::Stop, "stopped").await?,
         ClusterVerb::Restart(Named { name }) => act(client, &name, Action::Restart, "ready again").await?,
         ClusterVerb::Retry(Named { name }) => act(client, &name, Action::Retry, "ready again").await?,
-        ClusterVerb::Logs { cluster: Named { name }, component, how } => {
-            return logs::run(client, &Logs { chain: name, component, how }).await;
+        ClusterVerb::Logs { cluster: Named { name }, which, how } => {
+            return logs::run(client, layout, Logs { chain: name, which, how }).await;
         }
         ClusterVerb::Kubeconfig { cluster: Named { name }, output } => {
             let kubeconfig = client.kubeconfig(&name).await?;

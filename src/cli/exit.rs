@@ -47,6 +47,8 @@ pub enum CliError {
     File(#[from] FileError),
     #[error("write the output: {0}")]
     Output(#[from] io::Error),
+    #[error("read the log {0}")]
+    Log(io::Error),
     #[error("{0}")]
     NotFound(String),
     #[error("{0}")]
@@ -74,7 +76,7 @@ impl CliError {
             Self::NotFound(_) => Exit::NotFound,
             // `berth logs web | head`: the reader has what it wanted.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-            Self::File(_) | Self::Output(_) => Exit::Failed,
+            Self::File(_) | Self::Log(_) | Self::Output(_) => Exit::Failed,
         }
     }
 }

@@ -4,23 +4,34 @@ use super::exit::{CliError, Exit};
 use super::terminal::{self, Style, Tone};
 use crate::control::api::{DEFAULT_LOG_LINES, LogQuery};
 use crate::control::{Client, ClientError};
-use crate::names;
+use crate::layout::Layout;
+use crate::{logs, names};
 use axum::body::Bytes;
-use berth_actors::message::Refusal;
 use clap::Args;
+use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
-use futures::{StreamExt, pin_mut};
+use std::io;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct Logs {
     /// A cluster, `slot-a`, `slot-b` or `kcp-store`
     #[arg(value_parser = names::chain)]
     pub chain: String,
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub how: How,
+}
+
+#[derive(Debug, Args)]
+pub struct Which {
     /// One of its components; without it, all of them, each line with its component's name
     #[arg(value_parser = names::component)]
     pub component: Option<String>,
-    #[command(flatten)]
-    pub how: How,
+    /// The same as an option
+    #[arg(long = "component", value_name = "COMPONENT", conflicts_with = "component", value_parser = names::component)]
+    pub named: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -39,52 +50,118 @@ impl From<How> for LogQuery {
     }
 }
 
-pub(super) async fn run(client: &Client, args: &Logs) -> Result<Exit, CliError> {
-    match &args.component {
-        Some(component) => {
-            let chunks = client.logs(&args.chain, component, args.how.into()).await?;
-            pin_mut!(chunks);
-            while let Some(chunk) = chunks.next().await {
-                terminal::write(&chunk?)?;
+/// Through the daemon; without one, straight from the files it left.
+pub(super) async fn run(client: &Client, layout: &Layout, args: Logs) -> Result<Exit, CliError> {
+    let Logs { chain, which: Which { component, named }, how } = args;
+    let wanted = component.or(named);
+    match show(&Source::Daemon(client), &chain, wanted.as_deref(), how).await {
+        Err(CliError::Client(ClientError::NoDaemon { socket })) => {
+            let dir = layout.logs(&chain);
+            if !tokio::fs::try_exists(&dir).await? {
+                return Err(ClientError::NoDaemon { socket }.into());
             }
+            terminal::remark(&format!(
+                "no daemon answers on {}: reading the files in {}",
+                socket.display(),
+                dir.display()
+            ))?;
+            show(&Source::Files(&dir), &chain, wanted.as_deref(), how).await?;
         }
-        None => all(client, &args.chain, args.how).await?,
+        shown => shown?,
     }
     Ok(Exit::Ok)
 }
 
-async fn all(client: &Client, chain: &str, how: How) -> Result<(), CliError> {
-    let components = components(client, chain).await?;
-    let width = components.iter().map(String::len).max().unwrap_or(0);
-    let style = Style::of(&std::io::stdout());
-    let mut logs = Vec::new();
-    for component in &components {
-        let prefix = style.paint(Tone::Faint, &format!("{component:width$} | "));
-        match client.logs(chain, component, how.into()).await {
-            Ok(chunks) => logs.push(prefixed(prefix, chunks.boxed())),
-            // One that never ran has written nothing; the others have.
-            Err(ClientError::Refused(Refusal::NotFound(_))) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // Followed logs interleave as they are written; finished ones follow each other in the chain's order.
-    let mut lines =
-        if how.follow { select_all(logs).boxed() } else { futures::stream::iter(logs).flatten().boxed() };
+async fn show(source: &Source<'_>, chain: &str, component: Option<&str>, how: How) -> Result<(), CliError> {
+    let mut lines = match component {
+        Some(component) => source.chunks(chain, component, how).await?,
+        None => all(source, chain, how).await?,
+    };
     while let Some(line) = lines.next().await {
         terminal::write(&line?)?;
     }
     Ok(())
 }
 
-async fn components(client: &Client, chain: &str) -> Result<Vec<String>, CliError> {
-    let status = client.status().await?;
-    let mut chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
-    let found = chains.find(|candidate| candidate.name == chain);
-    let found = found.ok_or_else(|| CliError::NotFound(format!("no chain {chain}: see `berth status`")))?;
-    Ok(found.children.iter().map(|child| child.name.clone()).collect())
+/// Every component's lines with its name before each.
+async fn all(source: &Source<'_>, chain: &str, how: How) -> Result<Chunks, CliError> {
+    let components = source.components(chain).await?;
+    let width = components.iter().map(String::len).max().unwrap_or(0);
+    let style = Style::of(&std::io::stdout());
+    let mut logs = Vec::new();
+    for component in &components {
+        let prefix = style.paint(Tone::Faint, &format!("{component:width$} | "));
+        match source.chunks(chain, component, how).await {
+            Ok(chunks) => logs.push(prefixed(prefix, chunks)),
+            // One that never ran has written nothing; the others have.
+            Err(error) if error.exit() == Exit::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // Followed logs interleave as they are written; finished ones follow each other in the chain's order.
+    Ok(if how.follow { select_all(logs).boxed() } else { futures::stream::iter(logs).flatten().boxed() })
 }
 
-type Chunks = BoxStream<'static, Result<Bytes, ClientError>>;
+/// Where logs are read.
+enum Source<'a> {
+    Daemon(&'a Client),
+    /// A chain's log directory.
+    Files(&'a Path),
+}
+
+impl Source<'_> {
+    /// In the chain's order, as far as the source knows it.
+    async fn components(&self, chain: &str) -> Result<Vec<String>, CliError> {
+        match self {
+            Self::Daemon(client) => {
+                let status = client.status().await?;
+                let mut chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+                let found = chains.find(|candidate| candidate.name == chain);
+                let found = found
+                    .ok_or_else(|| CliError::NotFound(format!("no chain {chain}: see `berth status`")))?;
+                Ok(found.children.iter().map(|child| child.name.clone()).collect())
+            }
+            Self::Files(dir) => {
+                let mut components = Vec::new();
+                for entry in std::fs::read_dir(dir)? {
+                    let name = entry?.file_name();
+                    components
+                        .extend(name.to_str().and_then(|name| name.strip_suffix(".log")).map(str::to_owned));
+                }
+                components.sort_unstable();
+                Ok(components)
+            }
+        }
+    }
+
+    async fn chunks(&self, chain: &str, component: &str, how: How) -> Result<Chunks, CliError> {
+        match self {
+            Self::Daemon(client) => {
+                let chunks = client.logs(chain, component, how.into()).await?;
+                Ok(chunks.map(|chunk| Ok(chunk?)).boxed())
+            }
+            Self::Files(dir) => {
+                let path = dir.join(format!("{component}.log"));
+                let failed = |error: io::Error| match error.kind() {
+                    io::ErrorKind::NotFound => CliError::NotFound(format!(
+                        "{chain}/{component} has written no log ({})",
+                        path.display()
+                    )),
+                    _ => CliError::Log(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+                };
+                Ok(if how.follow {
+                    let chunks = logs::follow(path.clone(), how.lines).await.map_err(failed)?;
+                    chunks.map(|chunk| chunk.map_err(CliError::Log)).boxed()
+                } else {
+                    let chunks = logs::last_lines(&path, how.lines).await.map_err(failed)?;
+                    chunks.map(|chunk| chunk.map_err(CliError::Log)).boxed()
+                })
+            }
+        }
+    }
+}
+
+type Chunks = BoxStream<'static, Result<Bytes, CliError>>;
 
 fn prefixed(prefix: String, chunks: Chunks) -> Chunks {
     let state = (prefix, chunks, Lines::default());

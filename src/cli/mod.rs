@@ -31,6 +31,7 @@ mod tests;
 pub use place::Place;
 
 use crate::assets::Overrides;
+use crate::control::Client;
 use crate::names;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exit::{CliError, Exit};
@@ -132,15 +133,16 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
             Ok(Exit::Ok)
         }
         verb => {
-            let client = place.client()?;
+            let layout = place.layout()?;
+            let client = Client::new(layout.control_socket());
             match verb {
                 ClientVerb::Down => down::run(&client).await,
                 ClientVerb::Upgrade(args) => upgrade::run(&client, &args).await,
                 ClientVerb::Status(args) => status::run(&client, &args).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
-                ClientVerb::Logs(args) => logs::run(&client, &args).await,
+                ClientVerb::Logs(args) => logs::run(&client, &layout, args).await,
                 ClientVerb::Retry(args) => retry::run(&client, &args).await,
-                ClientVerb::Cluster(verb) => cluster::run(&client, verb).await,
+                ClientVerb::Cluster(verb) => cluster::run(&client, &layout, verb).await,
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
                 ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),

@@ -2,7 +2,7 @@
 
 use super::exit::CliError;
 use crate::config::{ConfigError, Overrides, Surroundings, defaults};
-use crate::control::{Client, rendezvous};
+use crate::control::rendezvous;
 use crate::layout::Layout;
 use clap::Args;
 use std::io;
@@ -38,13 +38,13 @@ impl Place {
         })
     }
 
-    /// A client for the daemon that is meant. Connects to nothing yet. Blocking.
-    pub(super) fn client(&self) -> Result<Client, CliError> {
+    /// The layout of the daemon that is meant, which need not run. Blocking.
+    pub(super) fn layout(&self) -> Result<Layout, CliError> {
         let Overrides { state_dir, run_dir } = self.overrides()?;
         let here = std::path::absolute(DEV_STATE)?;
         let state =
             choose(state_dir, here, Path::is_dir, &Surroundings::read()).ok_or(ConfigError::NoStateDir)?;
-        Ok(Client::new(rendezvous::find(state, run_dir).control_socket()))
+        Ok(rendezvous::find(state, run_dir))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::tests::Harness;
+use crate::layout::Layout;
 use berth_actors::message::{Command, Refusal, Reply};
 use berth_actors::status::HandoverOutcome;
 
@@ -28,6 +29,7 @@ fn every_documented_command_line_parses() {
         "berth events -f",
         "berth logs slot-a",
         "berth logs demo kine -f -n 5",
+        "berth logs demo -f -n 5 --component kine",
         "berth cluster create demo",
         "berth cluster delete demo --yes",
         "berth cluster list --json",
@@ -62,6 +64,7 @@ fn wrong_usage_ends_with_the_usage_code() {
         "berth dev --front localhost",
         "berth node add demo",
         "berth logs demo kine -n -1",
+        "berth logs demo kine --component kcp",
         "berth status --watch --json",
     ] {
         assert_eq!(parse(line).unwrap_err().exit_code(), Exit::Usage as i32, "{line}");
@@ -117,6 +120,7 @@ async fn each_outcome_has_its_exit_code() {
     harness.shutdown().await;
     assert_eq!(exit(&harness, "berth status").await, Exit::NoDaemon);
     assert_eq!(exit(&harness, "berth down").await, Exit::NoDaemon);
+    assert_eq!(exit(&harness, "berth logs demo kine").await, Exit::NoDaemon, "nothing was ever written");
 }
 
 #[actix::test]
@@ -146,4 +150,23 @@ async fn a_bad_configuration_is_wrong_usage() {
     let verb = config::ConfigVerb::Show { config: Some(path) };
     let error = execute(&Place::default(), ClientVerb::Config(verb)).await.unwrap_err();
     assert_eq!(error.exit(), Exit::Usage);
+}
+
+#[actix::test]
+async fn logs_are_read_from_their_files_when_no_daemon_answers() {
+    let harness = Harness::start(|_| Ok(Reply::Done));
+    harness.shutdown().await;
+    let logs = Layout::new(harness.dir.path().to_owned(), None).logs("demo");
+    crate::files::private_dir(&logs, None).unwrap();
+    crate::files::write_atomic(&logs.join("kine.log"), b"one\n", None).unwrap();
+    for (line, wanted) in [
+        ("berth logs demo kine", Exit::Ok),
+        ("berth logs demo --component kine", Exit::Ok),
+        ("berth logs demo", Exit::Ok),
+        ("berth cluster logs demo kine -n 1", Exit::Ok),
+        ("berth logs demo kcp", Exit::NotFound),
+        ("berth logs other", Exit::NoDaemon),
+    ] {
+        assert_eq!(exit(&harness, line).await, wanted, "{line}");
+    }
 }

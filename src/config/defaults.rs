@@ -1,7 +1,8 @@
 //! Every default of the configuration, in one place, with the reason an operator is shown beside it. A figure that the part it
 //! configures knows by itself comes from there.
 
-use super::values::{PortRange, Span};
+use super::values::{LogSize, PortRange, Span};
+use crate::logs::Limits;
 use crate::{kcp, tenant};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -70,6 +71,12 @@ pub const DRAIN_LIMIT: (Span, &str) =
 
 pub const PORTS: (PortRange, &str) =
     (PortRange::of(&tenant::defaults::PORTS), "a thousand ports below the kernel's ephemeral range");
+
+pub(super) const LOG_MAX_SIZE: (LogSize, &str) =
+    (LogSize(Limits::MAX_SIZE), "some hundred thousand lines, still quick to search");
+
+pub(super) const LOG_KEEP: (u16, &str) =
+    (Limits::KEEP, "with the file that is written to, 64 MiB for each component at the default size");
 
 pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serves");
 

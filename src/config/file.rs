@@ -4,7 +4,8 @@ use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
 use super::supervision;
-use super::values::{AbsolutePath, Count, PortRange, Span};
+use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
+use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,6 +23,7 @@ pub(super) struct File {
     pub(super) stop_children: Given<bool>,
     pub(super) front: Front,
     pub(super) ports: Ports,
+    pub(super) logs: Logs,
     pub(super) kcp: Kcp,
     pub(super) components: Components,
     pub(super) supervision: supervision::Given,
@@ -38,6 +40,13 @@ pub(super) struct Front {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Ports {
     pub(super) range: Given<PortRange>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Logs {
+    pub(super) max_size: Given<LogSize>,
+    pub(super) keep: Given<Count>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,6 +74,6 @@ pub(super) fn read(text: &str, path: &Path) -> Result<File, ConfigError> {
     toml::from_str(text).map_err(|error| ConfigError::Invalid {
         path: path.to_owned(),
         line: error.span().map_or(1, |span| line_of(text, span.start)),
-        reason: error.message().replace('\n', ", "),
+        reason: one_line(error.message().replace('\n', ", ")),
     })
 }

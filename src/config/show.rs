@@ -23,6 +23,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         stop_children,
         front,
         ports,
+        logs,
         kcp,
         components,
         supervision,
@@ -38,6 +39,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         ("".into(), top),
         ("front".into(), vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
         ("ports".into(), vec![text("range", &ports.range)]),
+        ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
         ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
         ("components".into(), component_paths(components)),
     ];

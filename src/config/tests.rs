@@ -35,6 +35,11 @@ fn a_mistake_is_named_with_its_file_and_line() {
         ("[kcp]\nenabled = \"yes\"", 2, "expected a boolean"),
         ("[kcp]\nenabled = true\nenabled = false", 3, "duplicate key"),
         ("[components]\nopenbao = \"bao\"", 2, "absolute path"),
+        ("[logs]\nmax_size = \"16\"", 2, "no size"),
+        ("[logs]\nmax_size = \"16MB\"", 2, "no size"),
+        ("[logs]\nmax_size = \"99999999999GiB\"", 2, "no size"),
+        ("[logs]\nmax_size = \"100KiB\"", 2, "at least 256KiB"),
+        ("[logs]\nkeep = 0", 2, "at least 1"),
         ("state_dir = ", 1, ""),
     ];
     for (text, line, reason) in table {

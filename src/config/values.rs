@@ -1,5 +1,6 @@
 //! The kinds of values a key can have beyond TOML's own, as they are written and as they are meant.
 
+use crate::logs::Limits;
 use serde::Deserialize;
 use std::fmt;
 use std::num::NonZeroU16;
@@ -39,6 +40,44 @@ impl fmt::Display for Span {
             milliseconds if milliseconds % 1000 != 0 => write!(f, "{milliseconds}ms"),
             milliseconds => write!(f, "{}s", milliseconds / 1000),
         }
+    }
+}
+
+/// How large a log may be: `512KiB`, `16MiB`, `1GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct LogSize(pub u64);
+
+impl FromStr for LogSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no size: write it like \"512KiB\", \"16MiB\" or \"1GiB\"");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(digits);
+        let bytes: u64 = match unit {
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(bad()),
+        };
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        // No file system takes a larger file, and an offset has to stay far from the end of its numbers.
+        let size = number.checked_mul(bytes).filter(|size| *size <= 1 << 43).ok_or_else(bad)?;
+        if size < Limits::SMALLEST {
+            return Err(format!("{text:?} is too small for a log: at least {}", Self(Limits::SMALLEST)));
+        }
+        Ok(Self(size))
+    }
+}
+
+impl fmt::Display for LogSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, unit) = [(30, "GiB"), (20, "MiB")]
+            .into_iter()
+            .find(|(shift, _)| self.0.trailing_zeros() >= *shift)
+            .map_or((self.0 >> 10, "KiB"), |(shift, unit)| (self.0 >> shift, unit));
+        write!(f, "{number}{unit}")
     }
 }
 
@@ -132,4 +171,4 @@ macro_rules! from_string {
         }
     )*};
 }
-from_string!(Span, PortRange);
+from_string!(Span, LogSize, PortRange);

@@ -1,6 +1,7 @@
 //! Requests taken strictly, and refusals as HTTP: every answer that is not 200 carries a [`Refusal`] as JSON.
 
 use crate::names::BadName;
+use crate::one_line::one_line;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -62,7 +63,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Strict<T> {
         let body = body(request, state).await?;
         serde_json::from_slice(&body)
             .map(Self)
-            .map_err(|error| Problem::bad_request(format!("the request's JSON: {error}")))
+            .map_err(|error| Problem::bad_request(format!("the request's JSON: {}", one_line(error))))
     }
 }
 
@@ -83,7 +84,7 @@ impl<S: Send + Sync> FromRequest<S> for NoBody {
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     Bytes::from_request(request, state)
         .await
-        .map_err(|error| Problem::new(error.status(), Refusal::BadRequest(error.body_text())))
+        .map_err(|error| Problem::new(error.status(), Refusal::BadRequest(one_line(error.body_text()))))
 }
 
 /// A query string in which every parameter is known.
@@ -96,7 +97,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for StrictQuery<T>
         Query::<T>::from_request_parts(parts, state)
             .await
             .map(|Query(query)| Self(query))
-            .map_err(|error| Problem::bad_request(error.body_text()))
+            .map_err(|error| Problem::bad_request(one_line(error.body_text())))
     }
 }
 
@@ -124,6 +125,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Segments {
         Path::from_request_parts(parts, state)
             .await
             .map(|Path(segments)| Self(segments))
-            .map_err(|error| Problem::bad_request(error.body_text()))
+            .map_err(|error| Problem::bad_request(one_line(error.body_text())))
     }
 }

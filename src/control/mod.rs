@@ -17,13 +17,13 @@ pub mod daemon;
 pub mod deadline;
 pub mod events;
 pub mod files;
-mod follow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod peer;
 pub mod rendezvous;
 mod routes;
 pub mod server;
 mod socket;
-mod tail;
 #[cfg(test)]
 pub(crate) mod tests;
 

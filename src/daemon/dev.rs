@@ -6,6 +6,7 @@ use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
+use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::{self, PreflightError};
 use crate::tenant::stack;
@@ -89,6 +90,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
+        logs: Limits::default(),
         ports: defaults::PORTS.0.ports(),
         policies: Policies::default(),
     }

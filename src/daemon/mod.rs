@@ -115,7 +115,7 @@ impl Daemon {
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let hosted = layout.clone();
-        let processes = off_thread(move || ProcessHost::new(&hosted)).await?;
+        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
         let estate =

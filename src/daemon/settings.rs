@@ -4,6 +4,7 @@ use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
 use crate::layout::Layout;
+use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub stop_children: bool,
     /// Tenants that may be starting at the same time.
     pub start_concurrency: usize,
+    /// How much of each component's output is kept.
+    pub logs: Limits,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
     /// How each component starts, stops and comes back.

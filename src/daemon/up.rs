@@ -7,6 +7,7 @@ use crate::assets::progress;
 use crate::cli::{Place, Up};
 use crate::config::{Config, Surroundings};
 use crate::layout::Layout;
+use crate::logs::Limits;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -72,6 +73,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         shutdown_delay: config.kcp.shutdown_delay.value.0,
         stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
+        logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
         ports: config.ports.range.value.ports(),
         policies: config.supervision.policies(),
     })

@@ -59,20 +59,23 @@ fn request(family: u8, socket_id: SocketId) -> Vec<u8> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum More {
+pub(super) enum More {
     Yes,
     No,
 }
 
 /// Adds the sockets in one datagram to `found`.
-fn read(datagram: &[u8], found: &mut Vec<Listener>) -> io::Result<More> {
+pub(super) fn read(datagram: &[u8], found: &mut Vec<Listener>) -> io::Result<More> {
     let mut rest = datagram;
     while !rest.is_empty() {
         let message = NetlinkMessage::<SockDiagMessage>::deserialize(rest).map_err(io::Error::other)?;
         let length = usize::try_from(message.header.length).map_err(io::Error::other)?;
         match message.payload {
             NetlinkPayload::Done(_) => return Ok(More::No),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            // Its own `to_io` negates, which the lowest number of all does not survive.
+            NetlinkPayload::Error(error) => {
+                return Err(io::Error::from_raw_os_error(error.raw_code().saturating_abs()));
+            }
             NetlinkPayload::Overrun(_) => {
                 return Err(io::Error::other("the kernel dropped a part of the answer"));
             }

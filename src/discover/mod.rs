@@ -10,6 +10,8 @@
 
 mod choice;
 mod diag;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod proc_net;
 
 use crate::off_thread::off_thread;

@@ -4,6 +4,8 @@
 //! [`files`]. It starts nothing and decides nothing.
 
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod records;
 mod renewal;
 
@@ -79,7 +81,7 @@ impl HostEstate {
         let data = self.0.layout.kcp_chain(chain);
         Ok(Seat {
             chain: chain.to_owned(),
-            logs: data.join("log"),
+            logs: self.0.layout.logs(chain),
             sockets: self.0.layout.sockets(chain).map_err(|error| error.to_string())?,
             owner: self.0.accounts.owner,
             data,

@@ -3,6 +3,8 @@
 //! Every call blocks on the file system.
 
 use crate::files::{self, FileError};
+use crate::names;
+use crate::one_line::one_line;
 use crate::tenant::ports::PortError;
 use berth_actors::host::{Recorded, TenantRecord};
 use std::fs;
@@ -85,7 +87,15 @@ impl Records {
 fn read(path: &Path) -> Result<TenantRecord, RecordError> {
     let bytes =
         fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })?;
-    let record: TenantRecord = serde_json::from_slice(&bytes)
+    parse(&bytes, path)
+}
+
+/// The record in a file that is called `path`.
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<TenantRecord, RecordError> {
+    let record: TenantRecord = serde_json::from_slice(bytes)
+        .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: one_line(error) })?;
+    // A name leads to paths, sockets and chains: one that could not be given to a cluster is not taken from a file either.
+    names::cluster(&record.name)
         .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: error.to_string() })?;
     if path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
         Ok(record)

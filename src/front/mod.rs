@@ -13,6 +13,8 @@ mod accept;
 mod config;
 mod error;
 mod flow;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod hello;
 mod hold;
 mod pace;

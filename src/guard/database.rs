@@ -3,6 +3,7 @@
 //! Used by the guard only. It writes nothing but its own schema `berth`, and reads kine's table without locking it.
 
 use super::identity::Record;
+use crate::one_line::one_line;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Duration;
@@ -153,11 +154,11 @@ fn failed(action: &'static str, socket_dir: &str, error: &tokio_postgres::Error)
         Some(db) => format!("{} ({})", db.message(), db.code().code()),
         None => std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string),
     };
-    DatabaseError::Failed { action, socket_dir: socket_dir.to_owned(), reason }
+    DatabaseError::Failed { action, socket_dir: socket_dir.to_owned(), reason: one_line(reason) }
 }
 
-fn parse(text: &str) -> Result<Record, DatabaseError> {
-    serde_json::from_str(text).map_err(|e| DatabaseError::NotARecord(e.to_string()))
+pub(super) fn parse(text: &str) -> Result<Record, DatabaseError> {
+    Record::parse(text.as_bytes()).map_err(DatabaseError::NotARecord)
 }
 
 /// Advisory locks are 64-bit numbers; the uid is hashed into one. They are local to the database.

@@ -76,16 +76,18 @@ pub(super) fn on_disk(data_dir: &Path) -> Result<OnDisk, EvidenceError> {
     let path = identity_file(&real);
     let file = match read_optional(&path)? {
         None => None,
-        Some(bytes) => Some(
-            serde_json::from_slice(&bytes)
-                .map_err(|e| EvidenceError::NotARecord { path, reason: e.to_string() })?,
-        ),
+        Some(bytes) => Some(parse(&bytes, &path)?),
     };
     let machine_id = read_optional(Path::new(MACHINE_ID))?
         .map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
         // systemd writes this word before the first boot is complete.
         .filter(|id| !id.is_empty() && id != "uninitialized");
     Ok(OnDisk { file, authorities: authorities(&real)?, data_dir: real, data_dir_inode, machine_id })
+}
+
+/// The record in a file that is called `path`.
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Record, EvidenceError> {
+    Record::parse(bytes).map_err(|reason| EvidenceError::NotARecord { path: path.to_owned(), reason })
 }
 
 fn authorities(data_dir: &Path) -> Result<BTreeMap<String, String>, EvidenceError> {

@@ -1,6 +1,8 @@
 //! A tenant's claim on its datastore, as it lies in `identity.json` and in the row of the tenant database.
 
+use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -48,4 +50,24 @@ pub struct Record {
     pub data_dir_inode: u64,
     /// `None` where the host has none; then nothing is concluded from it.
     pub machine_id: Option<String>,
+}
+
+impl Record {
+    /// A record as it was written, from the file or from the row; the error is the reason. It goes into refusals whole, so
+    /// one that Berth cannot have written, because it would break their line, is none.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let record: Self = serde_json::from_slice(bytes).map_err(one_line)?;
+        if record.texts().any(|text| text.contains(char::is_control)) {
+            return Err("it holds a control character".to_owned());
+        }
+        Ok(record)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let Self { owner, system_identifier, authorities, data_dir, machine_id, .. } = self;
+        let named = authorities.iter().flat_map(|(name, fingerprint)| [name, fingerprint]);
+        let texts =
+            [&owner.cluster, &owner.uid, system_identifier].into_iter().chain(named).chain(machine_id);
+        texts.map(|text| text.as_str().into()).chain([data_dir.to_string_lossy()])
+    }
 }

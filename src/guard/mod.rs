@@ -6,6 +6,8 @@
 
 mod database;
 mod evidence;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 #[allow(clippy::module_inception)] // the guard itself; mod.rs is only the map
 mod guard;
 mod identity;

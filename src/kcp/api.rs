@@ -130,7 +130,7 @@ fn is_gone(reply: &Reply) -> bool {
     reply.status == StatusCode::NOT_FOUND && reply.error().details.name == LEASE_NAME
 }
 
-fn parse_lease(body: &[u8]) -> Option<Lease> {
+pub(super) fn parse_lease(body: &[u8]) -> Option<Lease> {
     #[derive(Deserialize)]
     struct Object {
         metadata: Metadata,

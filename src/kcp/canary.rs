@@ -6,6 +6,7 @@ use crate::kcp::defaults::CANARY_DEADLINE;
 use crate::kcp::material::Material;
 use crate::kcp::session::{Session, Unexpected};
 use crate::kcp::watch::{Watch, WatchError};
+use crate::one_line::one_line;
 use hyper::{Method, StatusCode};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -90,7 +91,9 @@ async fn fly(old: &Session, set: &Material, new: SocketAddr, name: &str) -> Resu
     loop {
         match watch.next().await? {
             None => return Err(Failure::Ended),
-            Some(event) if event.kind == "ERROR" => return Err(Failure::Reported(event.object.message)),
+            Some(event) if event.kind == "ERROR" => {
+                return Err(Failure::Reported(one_line(event.object.message)));
+            }
             // By uid: seen means this very write, not an object of the same name in some other store.
             Some(event) if written.as_ref() == Some(&event.object.metadata.uid) => return Ok(()),
             Some(_) => {}

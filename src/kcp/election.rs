@@ -5,6 +5,7 @@
 
 use crate::files;
 use crate::kcp::start_log::StartLog;
+use crate::one_line::one_line;
 use berth_actors::host::Running;
 use berth_actors::identity::Identity;
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,16 @@ impl Election {
         let Some(bytes) = files::read_optional(path).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        Self::parse(&bytes, path).map(Some)
+    }
+
+    /// The record in a file that is called `path`.
+    pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|error| {
             format!(
-                "{} is not an election record ({error}): restart the slot, which writes it anew",
-                path.display()
+                "{} is not an election record ({}): restart the slot, which writes it anew",
+                path.display(),
+                one_line(error)
             )
         })
     }

@@ -6,10 +6,11 @@
 use crate::files;
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
+use crate::one_line::one_line;
 use async_trait::async_trait;
 use berth_actors::handover::Record;
 use berth_actors::host::Journal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone)]
 pub struct HandoverFile {
@@ -25,8 +26,7 @@ impl HandoverFile {
 #[async_trait]
 impl Journal for HandoverFile {
     async fn write(&self, record: &Record) -> Result<(), String> {
-        let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| error.to_string())?;
-        bytes.push(b'\n');
+        let bytes = written(record)?;
         let path = self.path.clone();
         off_thread(move || files::write_atomic(&path, &bytes, None)).await.map_err(|error| error.to_string())
     }
@@ -35,13 +35,25 @@ impl Journal for HandoverFile {
         let path = self.path.clone();
         let bytes =
             off_thread(move || files::read_optional(&path)).await.map_err(|error| error.to_string())?;
-        bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose().map_err(|error| {
-            format!(
-                "{} is not a handover journal ({error}): restore it or, with both slots stopped, remove it",
-                self.path.display()
-            )
-        })
+        bytes.map(|bytes| parse(&bytes, &self.path)).transpose()
     }
+}
+
+pub(super) fn written(record: &Record) -> Result<Vec<u8>, String> {
+    let mut bytes = serde_json::to_vec_pretty(record).map_err(|error| error.to_string())?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The journal in a file that is called `path`.
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Record, String> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        format!(
+            "{} is not a handover journal ({}): restore it or, with both slots stopped, remove it",
+            path.display(),
+            one_line(error)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ pub mod api;
 mod canary;
 pub mod defaults;
 mod election;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;

@@ -1,5 +1,6 @@
 //! Reads the body of a red /readyz, and knows the one from which a start never recovers. Pure.
 
+use crate::one_line::one_line;
 use std::fmt;
 
 /// The checks of one answer.
@@ -24,7 +25,7 @@ impl Checks {
             if line.starts_with("[+]") {
                 checks.green += 1;
             } else if let Some(rest) = line.strip_prefix("[-]") {
-                checks.red.push(rest.split_whitespace().next().unwrap_or_default().to_owned());
+                checks.red.push(one_line(rest.split_whitespace().next().unwrap_or_default()));
             }
         }
         checks

@@ -6,6 +6,7 @@
 use crate::https::{Https, HttpsError};
 use crate::kcp::defaults::REQUEST_DEADLINE;
 use crate::kcp::material::Material;
+use crate::one_line::one_line;
 use hyper::body::Bytes;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
@@ -89,7 +90,7 @@ impl Reply {
 
     pub(crate) fn unexpected(self) -> Unexpected {
         let message = self.error().message;
-        let reason = if message.is_empty() { "no reason given".to_owned() } else { message };
+        let reason = if message.is_empty() { "no reason given".to_owned() } else { one_line(message) };
         let Self { address, method, path, status, .. } = self;
         Unexpected { address, method, path, status, reason }
     }

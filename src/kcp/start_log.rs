@@ -15,20 +15,23 @@ pub(crate) struct StartLog {
 }
 
 impl StartLog {
-    /// `offset`: the length of the file before the process wrote to it.
+    /// `offset`: how much had been written to the log before the process wrote to it.
     pub(crate) fn new(path: &Path, offset: u64) -> Self {
         Self { lines: NewLines::after(path, offset), identity: None, lease_complaint: false }
     }
 
     /// Reads the whole lines that were added. Blocking. A log that is absent, or cannot be read, has said nothing.
     pub(crate) fn read_on(&mut self) {
-        match self.lines.written() {
-            Ok(lines) => lines.iter().for_each(|line| self.hear(line)),
-            Err(error) => tracing::debug!(%error, "a starting kcp is not heard"),
+        loop {
+            match self.lines.written() {
+                Ok(Some(lines)) => lines.iter().for_each(|line| self.hear(line)),
+                Ok(None) => return,
+                Err(error) => return tracing::debug!(%error, "a starting kcp is not heard"),
+            }
         }
     }
 
-    fn hear(&mut self, line: &str) {
+    pub(super) fn hear(&mut self, line: &str) {
         if line.contains("starting leader election") {
             if let Some(identity) = field(line, "identity") {
                 self.identity = Some(identity.to_owned());

@@ -42,7 +42,7 @@ pub enum AccountError {
 }
 
 /// postgres knows its clients by their account's name, so a bare uid must have one.
-fn named(wanted: &config::Account, passwd: &str) -> Result<Account, AccountError> {
+pub(super) fn named(wanted: &config::Account, passwd: &str) -> Result<Account, AccountError> {
     let user = wanted.resolve(passwd)?;
     let account = passwd.lines().filter_map(parse_account).find(|account| account.user.uid == user.uid);
     let name = account.ok_or(AccountError::Nameless(user.uid))?.name;
@@ -50,7 +50,7 @@ fn named(wanted: &config::Account, passwd: &str) -> Result<Account, AccountError
 }
 
 /// The account components run as when the daemon is root.
-fn choose_account(passwd: &str) -> Option<Account> {
+pub(super) fn choose_account(passwd: &str) -> Option<Account> {
     let accounts: Vec<_> = passwd.lines().filter_map(parse_account).collect();
     ACCOUNTS.iter().find_map(|wanted| accounts.iter().find(|account| account.name == *wanted).cloned())
 }

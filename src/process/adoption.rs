@@ -86,6 +86,7 @@ impl Shared {
         };
         let alive = life.is_some();
         if let Some(life) = life {
+            self.logs.keep(&record.log);
             self.lives().insert(identity.clone(), life);
         }
         Ok(Some(Survivor { running, digest: record.digest, alive }))

@@ -3,11 +3,10 @@
 //! The host creates one before each spawn and removes it after the reap. Sets no limits and enables no controllers. Where
 //! there is no such hierarchy, the process table finds what belongs together.
 
-use super::identity;
 use super::mark::StateMark;
 use super::reap::Targets;
+use super::{hierarchy, identity};
 use berth_actors::identity::ComponentId;
-use procfs::process::Process;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use std::fs;
@@ -18,23 +17,44 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub(super) struct CgroupRoot(PathBuf);
 
+/// Why components are reaped by process group, parents and token instead.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoCgroup {
+    #[error("cgroup v2 is not mounted")]
+    NotMounted,
+    #[error("{0}")]
+    Unreadable(io::Error),
+    #[error("{} cannot be used: {reason}", .path.display())]
+    Unusable { path: PathBuf, reason: io::Error },
+}
+
 impl CgroupRoot {
-    /// `None`, with a line in the log, when this host has no cgroup v2 that the daemon may write to. Blocking.
+    /// `None`, with one warning in the log, when this host has no cgroup v2 that the daemon may write to. Blocking.
     pub(super) fn find(mark: &StateMark) -> Option<Self> {
-        let root = match own_cgroup() {
-            Ok(own) => own.join(format!("berth-{}", mark.as_str())),
-            Err(error) => {
-                tracing::info!(%error, "no cgroup v2: components are reaped by process group, parents and token");
-                return None;
-            }
+        let found = Self::look(mark);
+        let warn = |reason: &NoCgroup| {
+            tracing::warn!(%reason, "no cgroup for components: they are reaped by process group, parents and token");
         };
-        match probe(&root) {
-            Ok(()) => Some(Self(root)),
-            Err(error) => {
-                tracing::info!(path = %root.display(), %error, "no writable cgroup v2 with cgroup.kill: components are reaped by process group, parents and token");
-                None
+        found.inspect_err(warn).ok()
+    }
+
+    /// The same for who only asks what an earlier daemon left there. Blocking.
+    pub(super) fn look(mark: &StateMark) -> Result<Self, NoCgroup> {
+        let places = hierarchy::own_cgroups().map_err(NoCgroup::Unreadable)?;
+        Self::among(&places, mark)
+    }
+
+    /// The first of `places` in which components can have cgroups.
+    fn among(places: &[PathBuf], mark: &StateMark) -> Result<Self, NoCgroup> {
+        let mut reason = NoCgroup::NotMounted;
+        for place in places {
+            let root = place.join(format!("berth-{}", mark.as_str()));
+            match probe(&root) {
+                Ok(()) => return Ok(Self(root)),
+                Err(error) => reason = NoCgroup::Unusable { path: root, reason: error },
             }
         }
+        Err(reason)
     }
 
     /// Whether a component's cgroup, wherever it is mounted, is one of this state directory.
@@ -142,45 +162,36 @@ fn members(dir: &Path, living: &mut Targets) -> io::Result<()> {
     Ok(())
 }
 
-/// The daemon's own cgroup as a directory: with a delegated systemd unit, the one place where it may create others.
-fn own_cgroup() -> io::Result<PathBuf> {
-    let me = Process::myself().map_err(io::Error::other)?;
-    let mounts = me.mountinfo().map_err(io::Error::other)?;
-    let mount = mounts
-        .iter()
-        .find(|mount| mount.fs_type == "cgroup2")
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "cgroup2 is not mounted"))?;
-    let membership = fs::read_to_string("/proc/self/cgroup")?;
-    Ok(locate(&mount.mount_point, &mount.root, &membership))
-}
-
-/// Where the unified line of `/proc/self/cgroup` lies under a mount that shows the hierarchy from `mount_root` down. A
-/// membership outside of it (a container's view) leaves the mount point itself.
-fn locate(mount_point: &Path, mount_root: &str, membership: &str) -> PathBuf {
-    let own = membership.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-    match Path::new(own).strip_prefix(mount_root) {
-        Ok(below) if !below.components().any(|part| part == std::path::Component::ParentDir) => {
-            mount_point.join(below)
-        }
-        _ => mount_point.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
 
     #[test]
-    fn the_own_cgroup_is_found_under_every_kind_of_mount() {
-        let at = |mount: &str, root: &str, membership: &str| {
-            locate(Path::new(mount), root, membership).display().to_string()
-        };
-        let unit = "0::/system.slice/berth.service\n";
-        assert_eq!(at("/sys/fs/cgroup", "/", unit), "/sys/fs/cgroup/system.slice/berth.service");
-        assert_eq!(at("/sys/fs/cgroup/unified", "/", "4:memory:/x\n0::/\n"), "/sys/fs/cgroup/unified/");
-        assert_eq!(at("/cg", "/system.slice", unit), "/cg/berth.service");
-        assert_eq!(at("/cg", "/user.slice", unit), "/cg");
-        assert_eq!(at("/cg", "/", "0::/../outside\n"), "/cg");
-        assert_eq!(at("/cg", "/", "1:cpu:/v1-only\n"), "/cg/");
+    fn without_a_hierarchy_or_its_kill_file_the_reason_names_the_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = StateMark::of(&Layout::new(dir.path().to_owned(), None));
+        let reason = |places: &[PathBuf]| CgroupRoot::among(places, &mark).unwrap_err().to_string();
+        assert_eq!(reason(&[]), "cgroup v2 is not mounted");
+        let no_hierarchy = dir.path().join("plain");
+        fs::create_dir(&no_hierarchy).unwrap();
+        let without_kill = reason(std::slice::from_ref(&no_hierarchy));
+        assert!(without_kill.contains("plain") && without_kill.contains("No such file"), "{without_kill}");
+        assert_eq!(fs::read_dir(&no_hierarchy).unwrap().count(), 0, "the attempt leaves nothing");
+        let nowhere_to_write = reason(&["/proc/self/fdinfo".into()]);
+        assert!(nowhere_to_write.contains("/proc/self/fdinfo"), "{nowhere_to_write}");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_used_does_not_hide_the_next_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = StateMark::of(&Layout::new(dir.path().to_owned(), None));
+        let [plain, usable] = ["plain", "usable"].map(|name| dir.path().join(name));
+        fs::create_dir(&plain).unwrap();
+        // As a cgroup that an earlier daemon's components are in.
+        let root = usable.join(format!("berth-{}", mark.as_str()));
+        fs::create_dir_all(&root).unwrap();
+        fs::File::create(root.join("cgroup.kill")).unwrap();
+        assert_eq!(CgroupRoot::among(&[plain, usable], &mark).unwrap().0, root);
     }
 }

@@ -11,9 +11,10 @@ use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{adoption, children, identity, output, remains, rotation};
+use super::{adoption, children, identity, remains};
 use crate::files::{self, FileError};
 use crate::layout::Layout;
+use crate::logs::{self, Limits, LogKeeper};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Accounted, ExitStatus, Processes, SpawnError, Spawned, Survivor};
@@ -42,6 +43,7 @@ pub(super) struct Shared {
     pub(super) mark: StateMark,
     pub(super) cgroups: Option<CgroupRoot>,
     table: SharedTable,
+    pub(super) logs: LogKeeper,
     /// What an earlier daemon left and the tree has not taken yet.
     pub(super) left: Mutex<adoption::Left>,
     /// Every process that was spawned or adopted and is not buried.
@@ -54,12 +56,18 @@ impl ProcessHost {
     /// Creates the ledger's directory, looks for a cgroup to work in, and watches what an earlier daemon left from here on.
     /// Blocking; once, at the daemon's start, in the runtime.
     pub fn new(layout: &Layout) -> Result<Self, FileError> {
+        Self::limited(layout, Limits::default())
+    }
+
+    /// The same with other limits for the components' logs.
+    pub fn limited(layout: &Layout, limits: Limits) -> Result<Self, FileError> {
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
         let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, left, lives, ended }) })
+        let logs = LogKeeper::new(limits);
+        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, logs, left, lives, ended }) })
     }
 
     #[cfg(test)]
@@ -134,9 +142,9 @@ impl Processes for ProcessHost {
         self.off_thread(move |shared| shared.reap(&component, &identity)).await
     }
 
-    async fn log_tail(&self, log: &Path, lines: usize) -> Vec<String> {
+    async fn log_tail(&self, log: &Path, log_offset: u64, lines: usize) -> Vec<String> {
         let log = log.to_owned();
-        self.off_thread(move |_| output::tail(&log, lines).unwrap_or_default()).await
+        self.off_thread(move |_| logs::text_of_last(&log, log_offset, lines).unwrap_or_default()).await
     }
 }
 
@@ -169,11 +177,8 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
-        rotation::make_room(&spec.output, rotation::LARGEST, rotation::KEPT).unwrap_or_else(|error| {
-            tracing::warn!(log = %spec.output.display(), %error, "cannot set the old log aside");
-        });
         let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
-        let log_offset = log.metadata().map_err(retry)?.len();
+        let log_offset = self.logs.begin(&spec.output).map_err(retry)?;
         let cgroup = self.cgroups.as_ref().and_then(|root| {
             let created = root.create(component);
             created.inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup")).ok()
@@ -288,9 +293,7 @@ impl Shared {
             }
             return Ok(left);
         }
-        let table = self.table.fresh()?;
-        let found = remains::of(record, &table, &children::all_but(identity.pid));
-        Ok(found.into_iter().map(|entry| (entry.into(), entry.name.clone())).collect())
+        remains::search(record, &children::all_but(identity.pid), || self.table.fresh())
     }
 }
 

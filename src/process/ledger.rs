@@ -4,6 +4,7 @@
 //! daemon reads them to find what this one left behind.
 
 use crate::files::{self, FileError};
+use crate::names;
 use berth_actors::identity::{ComponentId, Identity};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -46,6 +47,20 @@ pub(super) enum Phase {
 }
 
 impl Record {
+    /// The names lead to a path, and everybody in the cgroup is killed: neither is taken from a file as it stands.
+    fn is_ours(&self) -> bool {
+        let ComponentId { chain, component } = &self.component;
+        let own = format!("{chain}.{component}");
+        let is_own = |cgroup: &PathBuf| {
+            let root = cgroup.parent().and_then(Path::file_name);
+            cgroup.file_name().is_some_and(|name| name == own.as_str())
+                && root.is_some_and(|name| name.as_encoded_bytes().starts_with(b"berth-"))
+        };
+        names::chain(chain).is_ok()
+            && names::component(component).is_ok()
+            && self.cgroup.as_ref().is_none_or(is_own)
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         match &self.phase {
             Phase::Intent => None,
@@ -119,7 +134,15 @@ impl Ledger {
 }
 
 fn read(path: &Path) -> std::io::Result<Record> {
-    Ok(serde_json::from_slice(&fs::read(path)?)?)
+    parse(&fs::read(path)?)
+}
+
+pub(super) fn parse(bytes: &[u8]) -> std::io::Result<Record> {
+    let record: Record = serde_json::from_slice(bytes)?;
+    if record.is_ours() {
+        return Ok(record);
+    }
+    Err(std::io::Error::other("it names a component or a cgroup that cannot be Berth's"))
 }
 
 #[cfg(test)]
@@ -151,5 +174,29 @@ mod tests {
         ledger.remove(&record.component).unwrap();
         ledger.remove(&record.component).unwrap();
         assert_eq!(ledger.all().unwrap(), []);
+    }
+
+    #[test]
+    fn a_record_of_a_foreign_cgroup_or_of_a_path_is_not_taken() {
+        let with = |chain: &str, cgroup: &str| {
+            parse(
+                serde_json::json!({
+                    "component": {"chain": chain, "component": "kine"}, "token": "t", "program": "/bin/kine",
+                    "dir": null, "cgroup": cgroup, "phase": "intent",
+                })
+                .to_string()
+                .as_bytes(),
+            )
+        };
+        assert!(with("demo", "/sys/fs/cgroup/x/berth-0123/demo.kine").is_ok());
+        for (chain, cgroup) in [
+            ("../x", "/sys/fs/cgroup/berth-0123/../x.kine"),
+            ("demo", "/sys/fs/cgroup/system.slice"),
+            ("demo", "/sys/fs/cgroup/berth-0123/other.kine"),
+            ("demo", "/"),
+            ("demo", "/demo.kine"),
+        ] {
+            assert!(with(chain, cgroup).is_err(), "{chain} {cgroup}");
+        }
     }
 }

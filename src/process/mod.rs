@@ -12,7 +12,6 @@
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  survivors  SIGKILL for the rest of it
-//! output    the end of a log;  rotation  old output set aside
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  raw  the code between fork and exec
 //! ```
@@ -21,6 +20,9 @@ mod adoption;
 mod birth;
 mod cgroup;
 mod children;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
+mod hierarchy;
 mod host;
 mod identity;
 mod ledger;
@@ -28,12 +30,10 @@ mod life;
 pub mod lock;
 mod mark;
 pub mod orphans;
-mod output;
 mod post_mortem;
 mod raw;
 mod reap;
 mod remains;
-mod rotation;
 mod spawn;
 pub mod survivors;
 mod table;

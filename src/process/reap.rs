@@ -1,7 +1,7 @@
 //! SIGKILL until nothing is left.
 //!
 //! Called by the host and the survivor search, on a blocking thread. A process may fork between being listed and being
-//! killed, so killing ends with a look that finds nobody, never with a count.
+//! killed, so killing ends with looks that find nobody, never with a count.
 
 use super::table::Entry;
 use super::{identity, life};
@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// SIGKILL takes milliseconds; what outlives this hangs in the kernel (a dead disk or network file system).
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Looks in a row that must find nobody once somebody was found. Who forks while it is killed may be between two programs
+/// at the moment of one look, and shows no mark then.
+const LOOKS: u32 = 3;
 
 /// The processes to kill: name by identity.
 pub(super) type Targets = BTreeMap<Target, String>;
@@ -52,11 +56,17 @@ pub(super) fn kill_all(
 ) -> Result<Targets, ReapError> {
     let end = Instant::now() + deadline;
     let mut killed = Targets::new();
+    let mut empty = 0;
     loop {
         let left = find()?;
         if left.is_empty() {
-            return Ok(killed);
+            empty += 1;
+            if killed.is_empty() || empty == LOOKS {
+                return Ok(killed);
+            }
+            continue;
         }
+        empty = 0;
         if Instant::now() >= end {
             return Err(ReapError::Left { after: deadline, left });
         }

@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
     ) -> Self {
         let recorded =
             records.iter().filter_map(|record| Some((record.component.clone(), record.cgroup.clone()?)));
-        let here = CgroupRoot::find(mark).map(|root| root.all()).unwrap_or_default();
+        let here = CgroupRoot::look(mark).map(|root| root.all()).unwrap_or_default();
         let cgroups = recorded
             .filter(|(_, dir)| CgroupRoot::is_of(dir, mark))
             .map(|(component, dir)| (component, Cgroup::at(dir)))

@@ -5,7 +5,7 @@
 
 use super::{identity, mark};
 use procfs::process::Process;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -53,14 +53,34 @@ impl Marks {
     }
 }
 
+/// A list without stats takes a fraction of a millisecond. On a host where something is always starting, the rest of what
+/// is new is left to the next table.
+const ROUNDS: usize = 8;
+
 #[derive(Debug, Default)]
 pub(super) struct Table(HashMap<u32, Entry>);
 
 impl Table {
-    /// Reads `/proc`. Blocking.
+    /// Reads `/proc`, and what was started meanwhile, until nobody new is there. Blocking.
+    ///
+    /// The kernel lists all pids at once; the last of them are looked at milliseconds later. Whoever forks and exits in
+    /// that time, again and again, would be gone from each list before its turn and its successor in none.
     pub(super) fn read() -> io::Result<Self> {
-        let processes = procfs::process::all_processes().map_err(io::Error::other)?;
-        Ok(processes.filter_map(|process| entry(&process.ok()?)).collect())
+        let (mut entries, mut seen) = (HashMap::new(), HashSet::new());
+        for round in 0..ROUNDS {
+            let new: Vec<u32> = pids()?.into_iter().filter(|pid| seen.insert(*pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for entry in new.into_iter().filter_map(entry) {
+                if round > 0 {
+                    // Too short-lived to be asked later.
+                    entry.marks();
+                }
+                entries.insert(entry.pid, entry);
+            }
+        }
+        Ok(Self(entries))
     }
 
     pub(super) fn get(&self, pid: u32) -> Option<&Entry> {
@@ -83,8 +103,13 @@ impl FromIterator<Entry> for Table {
     }
 }
 
-fn entry(process: &Process) -> Option<Entry> {
-    let stat = process.stat().ok()?;
+fn pids() -> io::Result<Vec<u32>> {
+    let names = std::fs::read_dir("/proc")?.map(|entry| entry.map(|entry| entry.file_name()));
+    names.filter_map(|name| name.map(|name| name.to_str()?.parse().ok()).transpose()).collect()
+}
+
+fn entry(pid: u32) -> Option<Entry> {
+    let stat = identity::stat(pid)?;
     if identity::is_dead(&stat) {
         return None;
     }

@@ -47,6 +47,8 @@ pub const ORPHAN_GRACE: Duration = s(1);
 pub const ORPHAN_DEADLINE: Duration = s(5);
 /// OpenBao is up after 0.2 s; a probe costs it a TLS handshake.
 pub const OPENBAO_PROBE: Duration = ms(50);
+/// Writes work 20 ms after postgres accepts again; a read that comes too early leaves a line in kine's log.
+pub const KINE_PROBE: Duration = ms(50);
 /// An API server needs 2.4 s to start; more probes only slow it down.
 pub const API_PROBE: Duration = ms(100);
 /// Hanging probes are normal while the store is away; the next one may find it back.

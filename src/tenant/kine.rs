@@ -1,19 +1,26 @@
 //! kine: the etcd API in front of a postgres database. Serves a tenant's API server over a socket file and each kcp slot
 //! over loopback TCP.
 //!
-//! It retries for minutes what can never work and says so only in its log, so the log is its gate.
+//! It retries for minutes what can never work and says so only in its log, so the log is the first half of its gate; a read
+//! through it is the second.
+
+mod probe;
 
 use super::defaults;
 use super::dsn::Database;
 use super::seat::Seat;
 use crate::components::Program;
 use crate::log_line;
+use crate::logs::Log;
+use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
 use berth_actors::spec::ProcessSpec;
+use std::fmt::Display;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use tokio::net::{TcpStream, UnixStream};
 
 /// The component's name in a chain.
 pub const NAME: &str = "kine";
@@ -69,28 +76,15 @@ impl Blueprint for Kine {
         }
     }
 
+    /// Its word that it serves, given once in a life, and then a read that reaches the database now: looked at again after
+    /// postgres was restarted under it, the old word alone says nothing.
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        if log_was_rotated(&running.log, running.log_offset).await && self.accepts(running.address).await {
-            return Ok(()); // asked again later in its life: it listens only once it serves
+        self.available(running, note).await?;
+        while let Err(reason) = self.read(running.address).await {
+            note.say(reason);
+            tokio::time::sleep(defaults::KINE_PROBE).await;
         }
-        note.say("kine connects to its database");
-        let last_word = log_line::wait_for(&running.log, running.log_offset, |line| match judge(line) {
-            Line::Available | Line::Never(_) => true,
-            Line::Trouble => {
-                note.say("kine cannot reach its database yet");
-                false
-            }
-            Line::Other => false,
-        });
-        let last_word = last_word
-            .await
-            .map_err(|error| GateError::Hopeless(format!("{}: kine's log: {error}", self.seat.chain)))?;
-        let Line::Never(code) = judge(&last_word) else { return Ok(()) };
-        let Database { name, role } = &self.database;
-        Err(GateError::Fatal(format!(
-            "{}: postgres refuses kine as role {role} on database {name} ({code}): see its log",
-            self.seat.chain
-        )))
+        Ok(())
     }
 }
 
@@ -115,21 +109,48 @@ impl Kine {
         spec
     }
 
-    async fn accepts(&self, address: Option<SocketAddr>) -> bool {
+    /// Resolves when its log says that it serves, or does not reach back that far any more.
+    async fn available(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        let hopeless =
+            |error: &dyn Display| GateError::Hopeless(format!("{}: kine's log: {error}", self.seat.chain));
+        let (path, offset) = (running.log.clone(), running.log_offset);
+        if !off_thread(move || Log::at(&path).reaches(offset)).await.map_err(|error| hopeless(&error))? {
+            return Ok(());
+        }
+        note.say("kine connects to its database");
+        let last_word = log_line::wait_for(&running.log, running.log_offset, |line| match judge(line) {
+            Line::Available | Line::Never(_) => true,
+            Line::Trouble => {
+                note.say("kine cannot reach its database yet");
+                false
+            }
+            Line::Other => false,
+        });
+        let last_word = last_word.await.map_err(|error| hopeless(&error))?;
+        let Line::Never(code) = judge(&last_word) else { return Ok(()) };
+        let Database { name, role } = &self.database;
+        Err(GateError::Fatal(format!(
+            "{}: postgres refuses kine as role {role} on database {name} ({code}): see its log",
+            self.seat.chain
+        )))
+    }
+
+    async fn read(&self, address: Option<SocketAddr>) -> Result<(), String> {
+        let refused = |error: io::Error| format!("kine accepts no connection ({error})");
         match (&self.endpoint, address) {
-            (Endpoint::Socket(path), _) => tokio::net::UnixStream::connect(path).await.is_ok(),
-            (Endpoint::Loopback, Some(address)) => tokio::net::TcpStream::connect(address).await.is_ok(),
-            (Endpoint::Loopback, None) => false,
+            (Endpoint::Socket(path), _) => {
+                probe::read(UnixStream::connect(path).await.map_err(refused)?).await
+            }
+            (Endpoint::Loopback, Some(address)) => {
+                probe::read(TcpStream::connect(address).await.map_err(refused)?).await
+            }
+            (Endpoint::Loopback, None) => Err("kine's port".to_owned()),
         }
     }
 }
 
-async fn log_was_rotated(log: &Path, offset: u64) -> bool {
-    tokio::fs::metadata(log).await.is_ok_and(|file| file.len() < offset)
-}
-
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+pub(super) enum Line {
     Available,
     /// A refusal by SQLSTATE that no retry changes.
     Never(&'static str),
@@ -138,7 +159,7 @@ enum Line {
 }
 
 /// Its lines may hold keys and values of its clients: judged here, never quoted.
-fn judge(line: &str) -> Line {
+pub(super) fn judge(line: &str) -> Line {
     // Wrong password, no such role (also by name: 28000), no such database.
     const NEVER: [&str; 3] = ["28P01", "28000", "3D000"];
     if line.contains("Kine available at") {

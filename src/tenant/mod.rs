@@ -17,6 +17,8 @@ pub mod credentials;
 pub mod defaults;
 pub mod dsn;
 mod fresh_namespace;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod k3s;
 pub mod kine;
 pub mod kube_apiserver;

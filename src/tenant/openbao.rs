@@ -5,7 +5,7 @@
 
 mod config;
 mod files;
-mod login;
+pub(super) mod login;
 
 use super::defaults;
 use super::dsn::Database;
@@ -85,10 +85,11 @@ impl Blueprint for OpenBao {
         let mut log = NewLines::after(&running.log, running.log_offset);
         loop {
             let answer = login::try_once(&https, address, &password).await;
-            // Read after the probe: what it says about this configuration was written before it served.
+            // Read after the probe: what it says about this configuration was written before it served, and among its first
+            // lines. One chunk a probe is enough.
             let (rest, lines) = log.read().await.map_err(|e| hopeless(e.to_string()))?;
             log = rest;
-            if let Some(reason) = lines.iter().find_map(|line| login::fatal_line(line)) {
+            if let Some(reason) = lines.iter().flatten().find_map(|line| login::fatal_line(line)) {
                 return Err(GateError::Fatal(format!("{}: {reason}", self.seat.chain)));
             }
             match answer {

@@ -4,12 +4,13 @@
 //! ports: one for a kube-apiserver, several for a k3s. All calls block on that file.
 
 use crate::files::{self, FileError};
+use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::{Range, RangeInclusive};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, thiserror::Error)]
@@ -59,16 +60,41 @@ impl Block {
         u32::from(self.first())..u32::from(self.first()) + u32::from(count)
     }
 
+    fn is_sound(self) -> bool {
+        !self.ports().is_empty() && self.ports().end <= u32::from(u16::MAX) + 1
+    }
+
     fn overlaps(self, other: Self) -> bool {
         let (one, other) = (self.ports(), other.ports());
         one.start < other.end && other.start < one.end
     }
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Leases {
+pub(super) struct Leases {
     leases: BTreeMap<String, Block>,
+}
+
+impl Leases {
+    /// The leases in a file that is called `path`.
+    pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self, PortError> {
+        let torn = |reason: String| PortError::Torn { path: path.to_owned(), reason };
+        let file: Self = serde_json::from_slice(bytes).map_err(|e| torn(one_line(e)))?;
+        match file.leases.iter().find(|(_, block)| !block.is_sound()) {
+            Some((cluster, _)) => {
+                Err(torn(one_line(format!("the ports of {cluster} end past the last one"))))
+            }
+            None => Ok(file),
+        }
+    }
+
+    pub(super) fn written(&self, path: &Path) -> Result<Vec<u8>, PortError> {
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|e| PortError::Torn { path: path.to_owned(), reason: e.to_string() })?;
+        text.push(b'\n');
+        Ok(text)
+    }
 }
 
 /// The lease file of one state directory. Share one per daemon: it serialises its callers.
@@ -128,16 +154,12 @@ impl Ports {
     fn read(&self) -> Result<Leases, PortError> {
         match files::read_optional(&self.path)? {
             None => Ok(Leases::default()),
-            Some(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() }),
+            Some(bytes) => Leases::parse(&bytes, &self.path),
         }
     }
 
     fn write(&self, leases: &Leases) -> Result<(), PortError> {
-        let mut text = serde_json::to_vec_pretty(leases)
-            .map_err(|e| PortError::Torn { path: self.path.clone(), reason: e.to_string() })?;
-        text.push(b'\n');
-        Ok(files::write_atomic(&self.path, &text, None)?)
+        Ok(files::write_atomic(&self.path, &leases.written(&self.path)?, None)?)
     }
 }
 
@@ -175,7 +197,6 @@ pub(super) fn taken(ports: impl IntoIterator<Item = (u16, &'static str)>) -> Opt
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::path::Path;
 
     fn leased(ports: &[u16]) -> Vec<Block> {
         ports.iter().map(|port| Block::One(*port)).collect()
@@ -205,12 +226,15 @@ mod tests {
     }
 
     proptest! {
+        // Each step syncs a file: a few histories, each of many steps.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         #[test]
         fn leases_never_share_a_port_stay_in_the_range_and_stay_what_they_were(
             wishes in proptest::collection::vec((0_u8..12, prop_oneof![Just(1_u16), Just(4)], any::<bool>()), 1..40),
         ) {
             let dir = tempfile::tempdir().unwrap();
-            // Nothing is bound here, so only the leases decide.
+            // What else is bound on this host may exhaust it sooner; that is a lease refused, not one shared.
             let (path, range) = (dir.path().join("ports.json"), 47_000..=47_023);
             let mut held: BTreeMap<String, Block> = BTreeMap::new();
             for (cluster, count, release) in wishes {
@@ -238,14 +262,16 @@ mod tests {
     fn a_lease_file_of_single_ports_is_read_kept_and_joined_by_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ports.json");
-        files::write_atomic(&path, b"{\"leases\":{\"old\":47100}}", None).unwrap();
-        let ports = Ports::with_range(path.clone(), 47_100..=47_110);
-        assert_eq!(ports.lease("old", 1).unwrap(), 47_100);
+        files::write_atomic(&path, b"{\"leases\":{\"old\":21100}}", None).unwrap();
+        // Below the ephemeral range: there, what other tests connect with may hold any of them.
+        let range = 21_100..=21_899;
+        let ports = Ports::with_range(path.clone(), range.clone());
+        assert_eq!(ports.lease("old", 1).unwrap(), 21_100);
         let first = ports.lease("new", 4).unwrap();
         let text: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let wanted = serde_json::json!({"leases": {"old": 47_100, "new": {"first": first, "count": 4}}});
+        let wanted = serde_json::json!({"leases": {"old": 21_100, "new": {"first": first, "count": 4}}});
         assert_eq!(text, wanted);
-        assert_eq!(Ports::with_range(path, 47_100..=47_110).lease("new", 4).unwrap(), first);
+        assert_eq!(Ports::with_range(path, range).lease("new", 4).unwrap(), first);
     }
 
     #[test]
@@ -287,5 +313,9 @@ mod tests {
         let error = Ports::with_range(path.clone(), 1..=2).lease("b", 1).unwrap_err().to_string();
         assert!(error.contains("ports.json") && error.contains("restore it"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"{\"leases\":{\"a\":16");
+        let past_the_end = br#"{"leases":{"a":{"first":65534,"count":4}}}"#;
+        files::write_atomic(&path, past_the_end, None).unwrap();
+        let error = Ports::with_range(path, 1..=2).lease("a", 4).unwrap_err().to_string();
+        assert!(error.contains("the ports of a end past"), "{error}");
     }
 }

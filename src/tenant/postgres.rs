@@ -5,7 +5,7 @@
 mod access;
 pub mod databases;
 mod initdb;
-mod leftovers;
+pub(super) mod leftovers;
 
 use super::dsn::Database;
 use super::seat::Seat;

@@ -136,3 +136,75 @@ fn k3s_stand_in_env(components: &Components) -> BTreeMap<String, String> {
 fn played_by(program: &Program, step: Step) -> Step {
     Step { stand_in: program.stand_in.clone(), ..step }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Accounts;
+    use super::*;
+    use crate::layout::Layout;
+    use async_trait::async_trait;
+    use berth_actors::host::{PrepareError, WaitNote};
+    use berth_actors::spec::Reaction;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    #[async_trait]
+    impl Guard for Nobody {
+        async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
+            Ok(())
+        }
+    }
+
+    fn chain(distribution: Distribution, k3s: Option<Program>) -> Vec<Step> {
+        let program = || Program::real("/bin/x");
+        let components = Components {
+            postgres_bin: "/bin".into(),
+            openbao: program(),
+            kine: program(),
+            kube_apiserver: program(),
+            kube_controller_manager: program(),
+            k3s,
+            kcp: program(),
+            ccm: program(),
+        };
+        let accounts = Accounts { owner: None, component: "c".into(), daemon: "d".into() };
+        let layout = Layout::new("/s".into(), Some("/r".into()));
+        let tenant = Tenant::new(&layout, "demo", "u", distribution, components, accounts, 16443).unwrap();
+        // What the estate appends; here any blueprint will do.
+        let policies = Policies::default();
+        let ccm = step(Supervised::CloudControllerManager, k3s_of(&tenant), &policies);
+        steps(&tenant, Arc::new(Nobody), Some(ccm), &policies)
+    }
+
+    fn names(chain: &[Step]) -> Vec<&str> {
+        chain.iter().map(|step| step.component.as_str()).collect()
+    }
+
+    #[test]
+    fn k3s_stands_guarded_in_place_of_the_two_and_rides_through_its_stores() {
+        let kubernetes = chain(Distribution::Kubernetes, Some(Program::real("/bin/k3s")));
+        let k3s = chain(Distribution::K3s, Some(Program::real("/bin/k3s")));
+        let stores = ["postgres", "openbao", "kine"];
+        assert_eq!(
+            names(&kubernetes),
+            [&stores[..], &["kube-apiserver", "kube-controller-manager", "cloud-controller-manager"]]
+                .concat()
+        );
+        assert_eq!(names(&k3s), [&stores[..], &["k3s", "cloud-controller-manager"]].concat());
+        let (step, ccm) = (&k3s[3], &k3s[4]);
+        assert!(step.role == Role::Kubernetes && matches!(step.seam, Seam::Guarded(_)));
+        for earlier in stores {
+            assert!(matches!(step.reaction_to(earlier), Reaction::RideThrough(_)), "{earlier}");
+        }
+        assert!(matches!(ccm.reaction_to("k3s"), Reaction::RideThrough(_)));
+    }
+
+    #[test]
+    fn a_stand_in_for_k3s_is_marked_and_a_missing_k3s_still_makes_a_chain() {
+        let stand_in = Program { stand_in: Some("a test".into()), ..Program::real("/bin/k3s") };
+        assert_eq!(chain(Distribution::K3s, Some(stand_in))[3].stand_in.as_deref(), Some("a test"));
+        let missing = chain(Distribution::K3s, None);
+        assert_eq!((missing[3].component.as_str(), missing[3].stand_in.as_deref()), ("k3s", None));
+    }
+}

@@ -219,13 +219,18 @@ pub struct ApiServer {
 
 impl ApiServer {
     pub async fn start(home: &Home, kine: &Kine) -> Self {
-        let data = home.data();
-        let pki = data.join("pki");
-        write_pki(&pki);
+        write_pki(&home.data().join("pki"));
         // The API server cannot bind port 0. Nobody else takes a port of the ephemeral range in this moment.
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = probe.local_addr().unwrap();
         drop(probe);
+        Self::again(home, kine, address).await
+    }
+
+    /// On a known port, with the files of an earlier one.
+    pub async fn again(home: &Home, kine: &Kine, address: SocketAddr) -> Self {
+        let data = home.data();
+        let pki = data.join("pki");
         let file = |name: &str| pki.join(name).display().to_string();
         let mut command = Command::new(&components().kube_apiserver.path);
         command.env_clear().current_dir(home.path()).args([

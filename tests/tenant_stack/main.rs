@@ -272,6 +272,33 @@ async fn a_kine_on_tcp_keeps_its_port_and_says_what_postgres_refuses() {
     host::stop(&steps, lives).await;
 }
 
+/// Postgres was restarted under it: its word from the start says nothing about now.
+#[tokio::test]
+async fn a_kine_without_its_database_is_not_ready_again_before_it_can_read() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let mut lives = host::start(&steps[..1]).await;
+    let blueprint = &*step(&steps, kine::NAME).blueprint;
+    let deadline = Duration::from_secs(30);
+    let mut life = host::spawn(kine::NAME, blueprint, &Context::default()).await;
+    host::ready(blueprint, &mut life, deadline).await.unwrap();
+    host::ready(blueprint, &mut life, deadline).await.expect("asked again, it says the same");
+
+    host::end(&mut lives[0], steps[0].stop).await;
+    let (running, note) = (life.running.clone(), WaitNote::default());
+    let mut gate = Box::pin(blueprint.ready(&running, &note));
+    while !note.get().contains("cannot read its database") {
+        tokio::select! {
+            opened = &mut gate => panic!("it opened without a database: {opened:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    lives[0] = host::spawn(postgres::NAME, &*steps[0].blueprint, &Context::default()).await;
+    tokio::time::timeout(deadline, gate).await.expect("the database is back").unwrap();
+    lives.push(life);
+    host::stop(&steps, lives).await;
+}
+
 #[tokio::test]
 async fn the_chain_has_its_guard_and_restarts_no_more_than_it_must() {
     use berth_actors::spec::{Reaction, Role, Seam};

@@ -278,7 +278,7 @@ impl Processes for FakeHost {
         Ok(())
     }
 
-    async fn log_tail(&self, _log: &Path, _lines: usize) -> Vec<String> {
+    async fn log_tail(&self, _log: &Path, _log_offset: u64, _lines: usize) -> Vec<String> {
         self.alive().await;
         vec!["last words".to_owned()]
     }

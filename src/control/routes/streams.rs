@@ -3,9 +3,9 @@
 use super::{Shared, too_late};
 use crate::control::answer::{Problem, Segments, StrictQuery};
 use crate::control::api::{EventQuery, LogQuery, StampedEvent};
+use crate::control::deadline;
 use crate::control::events::lost_events;
-use crate::control::{deadline, follow};
-use crate::names;
+use crate::{logs, names};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -31,10 +31,10 @@ pub(super) async fn logs(
         let failed = |error| unreadable(&chain, &component, &path, &error);
         let ending = backend.ending.clone();
         if query.follow {
-            let chunks = follow::follow(path.clone(), query.lines).await.map_err(failed)?;
+            let chunks = logs::follow(path.clone(), query.lines).await.map_err(failed)?;
             Ok(stream_body("text/plain; charset=utf-8", ending, chunks))
         } else {
-            let chunks = follow::last_lines(&path, query.lines).await.map_err(failed)?;
+            let chunks = logs::last_lines(&path, query.lines).await.map_err(failed)?;
             Ok(stream_body("text/plain; charset=utf-8", ending, chunks))
         }
     };

@@ -3,6 +3,7 @@
 
 use super::super::defaults;
 use crate::https::Https;
+use crate::one_line::one_line;
 use http::{Method, StatusCode};
 use std::net::SocketAddr;
 
@@ -53,11 +54,14 @@ fn judge(login: StatusCode) -> Answer {
 }
 
 /// Log lines after which no waiting and no restart helps, as the reason for the operator.
-pub(super) fn fatal_line(line: &str) -> Option<String> {
+pub(in crate::tenant) fn fatal_line(line: &str) -> Option<String> {
     if let Some(at) = line.find("unknown or unsupported field") {
         // Only a warning to OpenBao, which then runs without the setting: for one, with another listener.
         let end = line[at..].find(" found in configuration").map_or(line.len(), |end| at + end);
-        return Some(format!("OpenBao does not know a setting of its configuration: {}", &line[at..end]));
+        return Some(format!(
+            "OpenBao does not know a setting of its configuration: {}",
+            one_line(&line[at..end])
+        ));
     }
     let undecryptable =
         line.contains("failed to decrypt keys from storage") || line.contains("unknown key id for data");

@@ -5,6 +5,7 @@
 use super::super::defaults;
 use super::super::dsn::Database;
 use super::SUPERUSER;
+use crate::one_line::one_line;
 use std::path::Path;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
@@ -106,7 +107,7 @@ fn verdict(code: Option<&SqlState>, message: String) -> NotReady {
 /// The server's own words where it answered.
 fn message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(refusal) => format!("{} ({})", refusal.message(), refusal.code().code()),
+        Some(refusal) => format!("{} ({})", one_line(refusal.message()), refusal.code().code()),
         None => std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string),
     }
 }

@@ -17,14 +17,14 @@ use tokio::io::unix::AsyncFd;
 
 /// The lock file of a postmaster that no longer lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lock {
+pub(in crate::tenant) enum Lock {
     None,
     /// Overlook this pid.
     Stale(i32),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+pub(in crate::tenant) enum Verdict {
     Start(Lock),
     /// The lock file says nothing; nobody lives, so nothing is lost with it.
     RemoveLock,
@@ -35,7 +35,7 @@ enum Verdict {
 }
 
 /// `lock`: text of postmaster.pid. `holders`: live postgres processes that work in the data directory.
-fn judge(lock: Option<&str>, holders: &[i32]) -> Verdict {
+pub(in crate::tenant) fn judge(lock: Option<&str>, holders: &[i32]) -> Verdict {
     // A single-user postgres writes its pid negated.
     let pid = lock.and_then(|text| text.lines().next()?.trim().parse().ok()).and_then(i32::checked_abs);
     match (lock, pid) {

@@ -243,13 +243,13 @@ impl ChildActor {
 
     /// The last words of a process go into its own failure report, not into that of a start that never had one.
     fn fetch_tail(&self, ctx: &mut Context<Self>) {
-        let Some(log) = self.running.as_ref().map(|running| running.log.clone()) else { return };
+        let Some(Running { log, log_offset, .. }) = self.running.clone() else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
         let quotes = self.step.blueprint.quotes_log();
         let read = async move {
             if quotes {
-                processes.log_tail(&log, TAIL).await
+                processes.log_tail(&log, log_offset, TAIL).await
             } else {
                 vec![format!("its log may hold values and is not quoted: {}", log.display())]
             }

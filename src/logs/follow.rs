@@ -1,113 +1,124 @@
 //! A log as a stream: its last lines, then what is written, for as long as the reader stays.
 //!
-//! The kernel only wakes the follower; what happened is read from the files themselves, so a lost or merged notification
-//! loses no line. It survives both ways to rotate: the file replaced by a new one (another inode under the same name: the
-//! old one is read to its end first), and the file cut short in place (shorter than what was read).
+//! The control API and `berth logs` without a daemon send it on. The kernel only wakes the follower; what happened is read
+//! from the log itself, so a lost or merged notification loses no line, and neither does a rotation.
 
+use super::log::Log;
 use super::tail::begin_of_last;
 use crate::file_events::FileEvents;
 use crate::off_thread::off_thread;
 use axum::body::Bytes;
 use futures::stream::{Stream, TryStreamExt, try_unfold};
-use std::io::{self, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use tokio_util::io::ReaderStream;
 
 /// Read and sent at once: bounds what one slow reader holds in memory.
 const CHUNK: usize = 64 << 10;
 
-/// The last `lines` lines as they are now. An error when the file is missing.
-pub(super) async fn last_lines(
+/// The last `lines` lines as they are now. An error when nothing was ever written.
+pub async fn last_lines(
     path: &Path,
     lines: usize,
 ) -> io::Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
-    let (file, begin) = open_at_tail(path, lines).await?;
-    let length = file.metadata().await?.len().saturating_sub(begin);
-    Ok(ReaderStream::with_capacity(file.take(length), CHUNK))
-}
-
-/// The last `lines` lines and everything after them. A file that is not there yet is waited for, a directory is not.
-/// The stream ends when the directory is gone: its cluster was deleted.
-pub(super) async fn follow(
-    path: PathBuf,
-    lines: usize,
-) -> io::Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
-    let follower = Follower::new(path, lines).await?;
-    let chunks = try_unfold(follower, |mut follower| async move {
-        Ok::<_, io::Error>(follower.next().await?.map(|chunk| (chunk, follower)))
+    let log = Log::at(path);
+    let (reader, end) = Reader::at_tail(log, lines).await?.ok_or(io::ErrorKind::NotFound)?;
+    let chunks = try_unfold(reader, move |reader| async move {
+        if reader.offset >= end {
+            return Ok(None);
+        }
+        let (mut reader, mut chunk) = reader.read().await?;
+        let since = reader.offset.saturating_sub(end);
+        chunk.truncate(chunk.len().saturating_sub(usize::try_from(since).unwrap_or(usize::MAX)));
+        if reader.is_at_end {
+            reader.offset = end;
+        }
+        Ok::<_, io::Error>(Some((Bytes::from(chunk), reader)))
     });
     Ok(chunks.into_stream())
 }
 
-async fn open_at_tail(path: &Path, lines: usize) -> io::Result<(File, u64)> {
-    let mut file = File::open(path).await?.into_std().await;
-    let (file, begin) = off_thread(move || {
-        let begin = begin_of_last(&mut file, lines)?;
-        Ok::<_, io::Error>((file, begin))
-    })
-    .await?;
-    let mut file = File::from_std(file);
-    file.seek(SeekFrom::Start(begin)).await?;
-    Ok((file, begin))
+/// The last `lines` lines and everything after them. A log that is not there yet is waited for, a directory is not.
+/// The stream ends when the directory is gone: its cluster was deleted.
+pub async fn follow(
+    path: PathBuf,
+    lines: usize,
+) -> io::Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>> {
+    // Watched before the first look, so that nothing can happen in between unseen.
+    let events = FileEvents::of(&path)?;
+    let reader = match Reader::at_tail(Log::at(&path), lines).await? {
+        Some((reader, _)) => reader,
+        None => Reader { log: Log::at(&path), offset: 0, is_at_end: true },
+    };
+    let follower = Follower { events, watched: None, reader, path };
+    Ok(try_unfold(follower, Follower::next).into_stream())
+}
+
+/// A place in a log that moves on.
+#[derive(Debug)]
+struct Reader {
+    log: Log,
+    offset: u64,
+    /// The last read found nothing more.
+    is_at_end: bool,
+}
+
+impl Reader {
+    /// At the last `lines` lines, with the end of what there is; `None` when there is no log.
+    async fn at_tail(mut log: Log, lines: usize) -> io::Result<Option<(Self, u64)>> {
+        off_thread(move || {
+            if log.first()?.is_none() {
+                return Ok(None);
+            }
+            let end = log.end()?;
+            let offset = begin_of_last(&mut log, lines, 0, end)?;
+            Ok(Some((Self { log, offset, is_at_end: false }, end)))
+        })
+        .await
+    }
+
+    async fn let_go_of_removed(mut self) -> io::Result<Self> {
+        off_thread(move || self.log.let_go_of_removed().map(|()| self)).await
+    }
+
+    async fn read(mut self) -> io::Result<(Self, Vec<u8>)> {
+        off_thread(move || {
+            let mut chunk = vec![0; CHUNK];
+            let piece = self.log.read_at(self.offset, &mut chunk)?;
+            chunk.truncate(piece.length);
+            let dropped = piece.offset.saturating_sub(self.offset);
+            self.offset = piece.offset + piece.length as u64;
+            self.is_at_end = piece.length == 0;
+            if dropped > 0 && piece.length > 0 {
+                let note = format!("[berth: {dropped} bytes were rotated away before they were read]\n");
+                chunk.splice(..0, note.into_bytes());
+            }
+            Ok((self, chunk))
+        })
+        .await
+    }
 }
 
 struct Follower {
-    path: PathBuf,
     events: FileEvents,
-    open: Option<OpenLog>,
-}
-
-struct OpenLog {
-    file: File,
-    inode: (u64, u64),
-    position: u64,
+    /// The live file whose writes the kernel tells: it may have lost its name.
+    watched: Option<(u64, u64)>,
+    reader: Reader,
+    path: PathBuf,
 }
 
 impl Follower {
-    async fn new(path: PathBuf, lines: usize) -> io::Result<Self> {
-        // Watched before the first look, so that nothing can happen in between unseen.
-        let mut follower = Self { events: FileEvents::of(&path)?, open: None, path };
-        match open_at_tail(&follower.path, lines).await {
-            Ok((file, begin)) => follower.adopt(file, begin).await?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        Ok(follower)
-    }
-
-    /// Follows `file` from now on. The watch is set on the open file, not on the name, which may mean another one by now.
-    async fn adopt(&mut self, file: File, position: u64) -> io::Result<()> {
-        let metadata = file.metadata().await?;
-        self.events.follow(&file)?;
-        let inode = (metadata.dev(), metadata.ino());
-        self.open = Some(OpenLog { file, inode, position });
-        Ok(())
-    }
-
     /// The next chunk; `None` when nothing can come any more.
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
         loop {
-            if let Some(chunk) = self.read().await? {
-                return Ok(Some(chunk));
+            let (reader, chunk) = self.reader.read().await?;
+            self.reader = reader;
+            if !chunk.is_empty() {
+                return Ok(Some((chunk.into(), self)));
             }
-            if let Some(successor) = self.successor().await? {
-                // Written to the old file between the last read and the look at its name.
-                if let Some(chunk) = self.read().await? {
-                    return Ok(Some(chunk));
-                }
-                self.adopt(successor, 0).await?;
+            if self.watch_open_file()? {
                 continue;
             }
-            if self.is_deleted().await? {
-                if let Some(chunk) = self.read().await? {
-                    return Ok(Some(chunk));
-                }
-                // An open file keeps its directory from ending, and nothing can be added to this one that matters.
-                self.open = None;
-            }
+            self.reader = self.reader.let_go_of_removed().await?;
             if self.abandoned().await? {
                 return Ok(None);
             }
@@ -115,32 +126,14 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self) -> io::Result<Option<Bytes>> {
-        let Some(log) = &mut self.open else { return Ok(None) };
-        if log.file.metadata().await?.len() < log.position {
-            log.position = log.file.seek(SeekFrom::Start(0)).await?;
+    /// Whether it is another file than before: it may have been written to before it was watched.
+    fn watch_open_file(&mut self) -> io::Result<bool> {
+        let Some(live) = self.reader.log.live() else { return Ok(false) };
+        if self.watched.replace(live.inode) == Some(live.inode) {
+            return Ok(false);
         }
-        let mut chunk = vec![0; CHUNK];
-        let read = log.file.read(&mut chunk).await?;
-        log.position += read as u64;
-        chunk.truncate(read);
-        Ok((read > 0).then(|| chunk.into()))
-    }
-
-    /// The file under the name, if it is another one than the one that is open.
-    async fn successor(&self) -> io::Result<Option<File>> {
-        let file = match File::open(&self.path).await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other?,
-        };
-        let metadata = file.metadata().await?;
-        let same = self.open.as_ref().is_some_and(|log| log.inode == (metadata.dev(), metadata.ino()));
-        Ok((!same).then_some(file))
-    }
-
-    async fn is_deleted(&self) -> io::Result<bool> {
-        let Some(log) = &self.open else { return Ok(false) };
-        Ok(log.file.metadata().await?.nlink() == 0)
+        self.events.follow(&live.file)?;
+        Ok(true)
     }
 
     async fn abandoned(&self) -> io::Result<bool> {
