@@ -55,9 +55,10 @@ async fn main() {
     for component in CHAIN {
         let (ours, plain) = (median(&ours[component]), median(&plain[component]));
         let is_noise = |cost: Cost| cost.outage < NOISE * floor;
-        let ratio = match is_noise(ours) && is_noise(plain) {
-            true => "–".to_owned(),
-            false => format!("{:.1}", plain.outage.as_secs_f64() / ours.outage.as_secs_f64()),
+        let ratio = if is_noise(ours) && is_noise(plain) {
+            "–".to_owned()
+        } else {
+            format!("{:.1}", plain.outage.as_secs_f64() / ours.outage.as_secs_f64())
         };
         println!(
             "| {component} | {:.2} s | {:.2} s | {ratio} | {:.2} s | {:.2} s |",
@@ -73,8 +74,9 @@ async fn main() {
 fn configuration(rest_for_one: bool) -> String {
     let section = |(place, component): (usize, &&str)| {
         let earlier = CHAIN[..place].iter().filter(|_| rest_for_one);
-        let reactions: String =
+        let reactions: Vec<_> =
             earlier.map(|earlier| format!("ride_through.{earlier} = \"restart\"\n")).collect();
+        let reactions = reactions.concat();
         format!("[supervision.cluster.{component}]\nhealthy_after = \"1ms\"\n{reactions}")
     };
     let sections: String = CHAIN.iter().enumerate().map(section).collect();
@@ -93,8 +95,10 @@ async fn measure(configuration: &str, rounds: usize) -> (Duration, BTreeMap<&'st
     }
     dev.until("the cluster to be ready", is_ready).await;
     let writer = Writer::start(&home).await;
+    writer.more(AFTERWARDS).await;
+    let quiet = Instant::now();
     writer.more(4 * AFTERWARDS).await;
-    let floor = writer.longest_gap_since(Instant::now() - BEAT * 50);
+    let floor = writer.longest_gap_since(quiet);
     let mut costs: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for _ in 0..rounds {
         for component in CHAIN {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use berth_actors::status::{ChainStatus, TreeStatus};
+use berth_actors::status::{ChainState, ChainStatus, TreeStatus};
 use common::{Dev, Home, all_ready, api, child, host, pids, tenant};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -76,7 +76,8 @@ async fn kcp_rides_through_the_deaths_of_its_kine_and_of_the_store_below() {
     let home = Home::new();
     let dev = home.dev(&[]);
     let kcp = |status: &TreeStatus| by_name(&status.slots[0]);
-    let before = dev.ready().await;
+    let all_ready = |status: &TreeStatus| all_ready(status) && status.slots[0].state == ChainState::Ready;
+    let before = dev.until("the slot to be ready", all_ready).await;
     let kine = kcp(&before)["kine"];
     host::signal(kine, Signal::KILL);
     let replaced =

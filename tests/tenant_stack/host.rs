@@ -103,7 +103,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
     command
         .args(&spec.args)
         .env_clear()
-        .envs(&spec.env)
+        .envs(spec.env.iter().chain(&spec.start_env))
         .current_dir(&spec.dir)
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
