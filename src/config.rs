@@ -10,6 +10,7 @@ mod file;
 pub(crate) mod fuzz;
 mod setting;
 mod show;
+mod supervision;
 mod values;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
 pub use setting::{Setting, Source};
+pub use supervision::{Ride, SupervisionConfig, TermsConfig};
 pub use values::{LogSize, PortRange, Span};
 
 use std::net::SocketAddr;
@@ -40,6 +42,8 @@ pub struct Config {
     pub logs: LogsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
+    /// How each component starts, stops and comes back.
+    pub supervision: SupervisionConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,6 +183,7 @@ impl Config {
                     ccm: store(given.ccm),
                 }
             },
+            supervision: supervision::read(file.supervision, origin)?,
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use berth::assets::{CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
 use berth::cli::{self, Cli, Verb};
-use berth::{ccm, daemon};
+use berth::{ccm, daemon, supervise};
 use clap::Parser;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     match verb {
         Verb::Up(up) => daemon::up(&place, &up),
         Verb::Dev(dev) => daemon::dev(&place, dev),
+        Verb::Supervise(args) => supervise::supervise(&place, &args),
         Verb::Client(verb) => cli::run(&place, verb),
     }
 }

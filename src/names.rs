@@ -39,6 +39,11 @@ pub fn chain(name: &str) -> Result<String, BadName> {
     label("chain", name, LONGEST_CLUSTER)
 }
 
+/// A plain service: a chain of its own.
+pub fn service(name: &str) -> Result<String, BadName> {
+    label("service", name, LONGEST_CLUSTER)
+}
+
 pub fn component(name: &str) -> Result<String, BadName> {
     label("component", name, LONGEST_LABEL)
 }

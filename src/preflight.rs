@@ -88,16 +88,22 @@ pub fn check(layout: &Layout, wanted: Option<&config::Account>) -> Result<Verdic
         return Err(PreflightError::NoDefaultRoute);
     }
     layout.sockets(&"x".repeat(LONGEST_CHAIN))?;
-    let ours = rustix::process::geteuid();
     let account = account(wanted)?;
-    for (path, flag) in [(layout.state(), "--state"), (layout.run(), "--run-dir")] {
-        check_ours(path, ours.as_raw(), flag)?;
+    check_place(layout)?;
+    for path in [layout.state(), layout.run()] {
         if let Some(account) = &account {
             check_reachable(path, account)?;
         }
     }
     let warnings = check_file_system(layout.state())?;
     Ok(Verdict { account, warnings })
+}
+
+/// Whether the state and the run directory are, or can become, this process's own. Creates nothing. Blocking.
+pub fn check_place(layout: &Layout) -> Result<(), PreflightError> {
+    let ours = rustix::process::geteuid().as_raw();
+    check_ours(layout.state(), ours, "--state")?;
+    check_ours(layout.run(), ours, "--run-dir")
 }
 
 /// Whether `account` can get to `path`: every existing directory on the way lets it pass. What does not exist yet is
@@ -124,8 +130,13 @@ pub fn check_reachable(path: &Path, account: &Account) -> Result<(), PreflightEr
 /// Creates the state and the run directory, and those that hold chains, where they are missing: passable for other accounts under root (what lies in
 /// them guards itself), private otherwise. Blocking.
 pub fn create_dirs(layout: &Layout) -> Result<(), FileError> {
+    create(&[layout.state(), layout.run(), &layout.kcp(), &layout.clusters()])
+}
+
+/// The same for any directories of Berth's own. Blocking.
+pub fn create(dirs: &[&Path]) -> Result<(), FileError> {
     let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
-    for dir in [layout.state(), layout.run(), &layout.kcp(), &layout.clusters()] {
+    for &dir in dirs {
         let failed = |action| move |source| FileError { action, path: dir.to_owned(), source };
         if let Some(parent) = dir.parent() {
             fs::create_dir_all(parent).map_err(failed("create the parents of"))?;

@@ -73,7 +73,7 @@ impl Tenant {
     }
 
     fn running(log: PathBuf, log_offset: u64) -> Running {
-        let identity = Identity { boot_id: "b".to_owned(), pid: 1, start_time: 1 };
+        let identity = Identity { boot_id: "b".into(), pid: 1, start_time: 1 };
         Running { identity, address: None, log, log_offset }
     }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use berth_actors::status::{ChainStatus, TreeStatus};
+use berth_actors::status::{ChainState, ChainStatus, TreeStatus};
 use common::{Dev, Home, all_ready, api, child, host, pids, tenant};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -68,5 +68,38 @@ async fn a_dead_kcp_comes_back_behind_the_same_front() {
     let kubeconfig = home.layout().kcp().join("admin.kubeconfig");
     let maps = api::config_maps(api::client(&kubeconfig, Some("system:admin")).await, "default");
     api::create_config_map(&maps, "after-the-crash", "yes").await;
+    assert!(dev.stop().success());
+}
+
+#[tokio::test]
+async fn kcp_rides_through_the_deaths_of_its_kine_and_of_the_store_below() {
+    let home = Home::new();
+    let dev = home.dev(&[]);
+    let kcp = |status: &TreeStatus| by_name(&status.slots[0]);
+    let all_ready = |status: &TreeStatus| all_ready(status) && status.slots[0].state == ChainState::Ready;
+    let before = dev.until("the slot to be ready", all_ready).await;
+    let kine = kcp(&before)["kine"];
+    host::signal(kine, Signal::KILL);
+    let replaced =
+        |status: &TreeStatus| all_ready(status) && kcp(status).get("kine").is_some_and(|pid| *pid != kine);
+    let after = dev.until("the kine of slot a to be replaced", replaced).await;
+    assert_eq!(kcp(&after)["kcp"], kcp(&before)["kcp"]);
+    assert_eq!(
+        child(&after.slots[0], "kine").address,
+        child(&before.slots[0], "kine").address,
+        "kcp knows it by that"
+    );
+
+    let store = |status: &TreeStatus| by_name(status.store.as_ref().unwrap());
+    let postgres = store(&after)["postgres"];
+    host::signal(postgres, Signal::KILL);
+    let replaced = |status: &TreeStatus| {
+        all_ready(status) && store(status).get("postgres").is_some_and(|pid| *pid != postgres)
+    };
+    let status = dev.until("the store to be replaced", replaced).await;
+    assert_eq!(kcp(&status), kcp(&after), "it restarts alone");
+    let kubeconfig = home.layout().kcp().join("admin.kubeconfig");
+    let maps = api::config_maps(api::client(&kubeconfig, Some("system:admin")).await, "default");
+    api::create_config_map(&maps, "after-both", "yes").await;
     assert!(dev.stop().success());
 }

@@ -5,15 +5,31 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// One process, for as long as this boot lasts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// `/proc/sys/kernel/random/boot_id`: a record of an earlier boot names no living process.
-    pub boot_id: String,
+    #[serde(with = "shared_text")]
+    pub boot_id: Arc<str>,
     pub pid: u32,
     /// Field 22 of `/proc/<pid>/stat`, in clock ticks since boot.
     pub start_time: u64,
+}
+
+/// A text that many hold, written as any other.
+mod shared_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(deserializer).map(Into::into)
+    }
 }
 
 impl fmt::Display for Identity {

@@ -25,6 +25,7 @@ pub mod chain;
 pub mod child;
 pub mod fake;
 pub mod front;
+pub mod group;
 pub mod handover;
 pub mod host;
 pub mod identity;

@@ -14,7 +14,8 @@ pub enum Command {
     Up,
     /// Answered when the front serves and every cluster that should run is ready; refused when one gave up.
     AwaitReady,
-    /// Stops everything in order: tenants, front parked, slots, store.
+    /// Stops everything in order: tenants, front parked, slots, store. Refused, with what is still alive, once the longest
+    /// chains' stop deadlines have passed.
     Down,
     CreateTenant {
         name: String,
@@ -36,6 +37,19 @@ pub enum Command {
         name: String,
     },
     Handover,
+    /// One plain service; a daemon of clusters has none.
+    Service {
+        name: String,
+        order: ServiceOrder,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceOrder {
+    Start,
+    Stop,
+    /// Clears a give-up and tries again.
+    Retry,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,28 @@ pub enum Restart {
     Temporary,
 }
 
+/// How an ending that no restart follows is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// It did what it was there for.
+    Done,
+    /// It did not, and an operator has to look.
+    Failed,
+}
+
+impl Restart {
+    /// What an exit is where no restart follows it; `None` where one does. A temporary child is done with exit code 0.
+    pub fn rest(&self, status: ExitStatus) -> Option<Rest> {
+        match (self, status) {
+            (Self::Permanent, _) => None,
+            (Self::Transient(clean), ExitStatus::Code(code)) if clean.contains(&code) => Some(Rest::Done),
+            (Self::Transient(_), _) => None,
+            (Self::Temporary, ExitStatus::Code(0)) => Some(Rest::Done),
+            (Self::Temporary, _) => Some(Rest::Failed),
+        }
+    }
+}
+
 /// Restart policy of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartPolicy {
@@ -61,7 +83,7 @@ pub struct Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     RestartAfter(Duration),
-    /// A clean exit that the policy does not restart.
+    /// The policy does not restart it; [`Restart::rest`] has what an exit then is.
     Leave,
     /// `restarts` within the window were too many.
     GiveUp {
@@ -81,13 +103,8 @@ impl History {
     /// Decides on one ending. `jitter` in 0.0..1.0 spreads the delay over 80 % to 120 %, so that neighbours that died
     /// together do not return together.
     pub fn judge(&mut self, policy: &RestartPolicy, ending: Ending, now: Instant, jitter: f64) -> Verdict {
-        let leave = match (&policy.restart, ending.status) {
-            (Restart::Permanent, _) => false,
-            (Restart::Transient(clean), Some(ExitStatus::Code(code))) => clean.contains(&code),
-            (Restart::Transient(_), _) => false,
-            (Restart::Temporary, _) => true,
-        };
-        if leave {
+        let rests = ending.status.is_some_and(|status| policy.restart.rest(status).is_some());
+        if rests || policy.restart == Restart::Temporary {
             return Verdict::Leave;
         }
         if !ending.charged {
@@ -177,6 +194,28 @@ mod tests {
         let exit = |code| Ending { status: Some(ExitStatus::Code(code)), ..CRASH };
         assert_eq!(history.judge(&policy, exit(0), Instant::now(), 0.5), Verdict::Leave);
         assert!(matches!(history.judge(&policy, exit(1), Instant::now(), 0.5), Verdict::RestartAfter(_)));
+    }
+
+    #[test]
+    fn a_temporary_child_is_never_restarted_and_is_done_with_exit_code_0_alone() {
+        let policy = RestartPolicy { restart: Restart::Temporary, ..RestartPolicy::default() };
+        for status in
+            [None, Some(ExitStatus::Code(0)), Some(ExitStatus::Signal(9)), Some(ExitStatus::Unknown)]
+        {
+            let ending = Ending { status, ..CRASH };
+            assert_eq!(History::default().judge(&policy, ending, Instant::now(), 0.5), Verdict::Leave);
+        }
+        let rest = |status| policy.restart.rest(status);
+        assert_eq!(rest(ExitStatus::Code(0)), Some(Rest::Done));
+        for failed in [ExitStatus::Code(1), ExitStatus::Signal(15), ExitStatus::Unknown] {
+            assert_eq!(rest(failed), Some(Rest::Failed));
+        }
+    }
+
+    #[test]
+    fn an_end_nobody_saw_is_never_taken_for_a_clean_one() {
+        let transient = Restart::Transient(vec![0]);
+        assert_eq!(transient.rest(ExitStatus::Unknown), None, "it is restarted");
     }
 
     #[test]

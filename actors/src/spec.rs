@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,26 @@ pub struct ProcessSpec {
     pub output: PathBuf,
     /// User and group the process runs as; `None` keeps the daemon's own.
     pub user: Option<User>,
+    /// One more open file, which the process says it is ready on.
+    pub ready: Option<Passed>,
 }
+
+/// An open file that a process finds under a number of its own.
+#[derive(Debug, Clone)]
+pub struct Passed {
+    /// 3 or more.
+    pub number: i32,
+    pub file: Arc<OwnedFd>,
+}
+
+impl PartialEq for Passed {
+    /// The same open file, not one like it.
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.file, &other.file)
+    }
+}
+
+impl Eq for Passed {}
 
 /// An unprivileged account a component runs under when the daemon is root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +81,7 @@ impl ProcessSpec {
             part(value.as_bytes());
         }
         let bytes: [u8; 32] = digest.finalize().into();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 }
 
@@ -76,6 +96,7 @@ impl fmt::Debug for ProcessSpec {
             .field("dir", &self.dir)
             .field("output", &self.output)
             .field("user", &self.user)
+            .field("ready", &self.ready)
             .finish()
     }
 }

@@ -13,6 +13,9 @@ pub struct TreeStatus {
     pub active_slot: Option<SlotName>,
     pub front: FrontStatus,
     pub tenants: Vec<ChainStatus>,
+    /// Plain services, each a chain of one step: what `berth supervise` runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services: Vec<ChainStatus>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
 }
@@ -36,10 +39,19 @@ pub enum ChainState {
     /// Was ready; a step died and is being restarted or waited for.
     Recovering,
     Stopping,
+    /// A step ended cleanly and its policy leaves it at that; nothing behind it starts. `retry` starts it again.
+    Done,
     /// A step gave up. The rest is left as it is; `retry` clears it.
     Degraded,
     /// The identity guard refused. Only an operator can clear it.
     Refused,
+}
+
+impl ChainState {
+    /// It stays as it is until somebody decides otherwise.
+    pub fn needs_an_operator(self) -> bool {
+        matches!(self, Self::Done | Self::Degraded | Self::Refused)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +87,8 @@ pub enum ChildState {
     Stopping,
     /// Ended unasked; waits out its restart delay, or for the steps around it.
     Backoff,
+    /// Ended cleanly, and its policy leaves it at that.
+    Done,
     /// Gave up, or must not be restarted.
     Failed,
 }

@@ -68,6 +68,7 @@ struct View {
 pub struct Supervisor {
     name: String,
     chain: Chain,
+    /// Until the children are made of them.
     steps: Vec<Step>,
     children: Vec<View>,
     parent: Recipient<ChainNews>,
@@ -150,19 +151,17 @@ impl Actor for Supervisor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.children = self
-            .steps
-            .iter()
+        self.children = std::mem::take(&mut self.steps)
+            .into_iter()
             .enumerate()
             .map(|(index, step)| {
-                let note = WaitNote::default();
-                let id = ComponentId::new(&self.name, &step.component);
+                let (note, name) = (WaitNote::default(), step.component.clone());
+                let id = ComponentId::new(&self.name, &name);
                 let parent = ctx.address().recipient();
-                let child =
-                    ChildActor::new(id, index, step.clone(), parent, self.outside.clone(), note.clone());
+                let child = ChildActor::new(id, index, step, parent, self.outside.clone(), note.clone());
                 View {
                     addr: child.start(),
-                    name: step.component.clone(),
+                    name,
                     running: None,
                     serving: false,
                     status: None,

@@ -85,6 +85,7 @@ impl Blueprint for CloudControllerManager {
             dir: self.data_dir.clone(),
             output: self.output.clone(),
             user: self.user,
+            ready: None,
         })
     }
 

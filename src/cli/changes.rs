@@ -24,7 +24,7 @@ pub fn changes(before: &TreeStatus, after: &TreeStatus) -> Vec<String> {
 }
 
 fn chains(status: &TreeStatus) -> impl Iterator<Item = &ChainStatus> {
-    status.store.iter().chain(&status.slots).chain(&status.tenants)
+    status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services)
 }
 
 /// Components first: a chain is ready because its last one is.
@@ -49,7 +49,7 @@ fn child_change(before: Option<&ChildStatus>, after: &ChildStatus) -> Option<Str
     let restarted = before.is_some_and(|child| child.restarts != after.restarts);
     let waits = before.and_then(|child| child.waits_for.as_ref()) != after.waits_for.as_ref();
     if state == after.state && !restarted {
-        let waiting = !matches!(after.state, ChildState::Ready | ChildState::Down);
+        let waiting = !matches!(after.state, ChildState::Ready | ChildState::Down | ChildState::Done);
         return after.waits_for.as_ref().filter(|_| waits && waiting).map(|what| format!("waits for {what}"));
     }
     Some(match after.state {
@@ -63,6 +63,7 @@ fn child_change(before: Option<&ChildStatus>, after: &ChildStatus) -> Option<Str
         ChildState::Ready => ready(after),
         ChildState::Stopping => "stopping".to_owned(),
         ChildState::Backoff => format!("will be restarted{}", failure(after)),
+        ChildState::Done => "done".to_owned(),
         ChildState::Failed => format!("failed{}", failure(after)),
     })
 }

@@ -22,10 +22,13 @@ pub enum Exit {
     Refused = 5,
     /// `status --check`: the daemon runs, and not everything that should be ready is.
     NotReady = 6,
+    /// The daemon: it stopped everything but what nothing can end. Nobody should start it again for that.
+    Left = 7,
 }
 
 pub(super) const HELP: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 no daemon, 4 not found, \
-                               5 refused (it exists already, or not now), 6 not ready (status --check)";
+                               5 refused (it exists already, or not now), 6 not ready (status --check), \
+                               7 stopped, but for what cannot be ended (up, dev)";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -100,6 +100,7 @@ pub(super) fn healthy() -> TreeStatus {
                 ready("ccm", 57, None, 59_000),
             ],
         )],
+        services: Vec::new(),
         handover: None,
     }
 }

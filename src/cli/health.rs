@@ -8,15 +8,15 @@ pub enum Health {
     Ready,
     /// Something starts, stops or recovers; it may end well without anyone's help.
     Changing,
-    /// Something gave up or was refused: an operator is needed.
+    /// Something gave up, was refused or is done: it will not serve again without an operator.
     Broken,
 }
 
 pub fn health(status: &TreeStatus) -> Health {
-    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services);
     let states: Vec<_> = chains.map(|chain| chain.state).collect();
     let kcp_serves = status.slots.is_empty() || active_slot(status).is_some_and(is_ready);
-    if states.iter().any(|state| matches!(state, ChainState::Degraded | ChainState::Refused)) {
+    if states.iter().any(|state| state.needs_an_operator()) {
         Health::Broken
     } else if !kcp_serves || handing_over(status) || states.iter().any(|state| is_changing(*state)) {
         Health::Changing
@@ -41,7 +41,11 @@ fn handing_over(status: &TreeStatus) -> bool {
 fn is_changing(state: ChainState) -> bool {
     match state {
         ChainState::Starting | ChainState::Recovering | ChainState::Stopping => true,
-        ChainState::Down | ChainState::Ready | ChainState::Degraded | ChainState::Refused => false,
+        ChainState::Down
+        | ChainState::Ready
+        | ChainState::Done
+        | ChainState::Degraded
+        | ChainState::Refused => false,
     }
 }
 

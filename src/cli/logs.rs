@@ -15,7 +15,7 @@ use std::path::Path;
 
 #[derive(Debug, Args)]
 pub struct Logs {
-    /// A cluster, `slot-a`, `slot-b` or `kcp-store`
+    /// A cluster, `slot-a`, `slot-b`, `kcp-store`, or a service of `berth supervise`
     #[arg(value_parser = names::chain)]
     pub chain: String,
     #[command(flatten)]
@@ -115,7 +115,8 @@ impl Source<'_> {
         match self {
             Self::Daemon(client) => {
                 let status = client.status().await?;
-                let mut chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+                let mut chains =
+                    status.store.iter().chain(&status.slots).chain(&status.tenants).chain(&status.services);
                 let found = chains.find(|candidate| candidate.name == chain);
                 let found = found
                     .ok_or_else(|| CliError::NotFound(format!("no chain {chain}: see `berth status`")))?;

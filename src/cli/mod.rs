@@ -15,6 +15,8 @@ pub mod live;
 mod logs;
 mod node;
 pub mod place;
+mod retry;
+mod service;
 mod status;
 pub mod terminal;
 pub mod tree;
@@ -54,9 +56,35 @@ pub enum Verb {
     Up(Up),
     /// Run everything in ./.berth with one cluster, to try it out; Ctrl-C stops it
     Dev(Dev),
+    /// Run plain services from a file, until Ctrl-C, SIGTERM or `berth down`
+    Supervise(Supervise),
     #[command(flatten)]
     Client(ClientVerb),
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = SUPERVISE_HELP)]
+pub struct Supervise {
+    /// The services, in TOML (or JSON, by its extension)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+const SUPERVISE_HELP: &str = "\
+The file:
+
+  [[services]]
+  name = \"db\"
+  argv = [\"/usr/bin/db\", \"--port\", \"5432\"]
+  ready_fd = 3                   # writes a newline there when it is ready
+
+  [[services]]
+  name = \"web\"
+  argv = [\"web\"]
+  after = [\"db\"]                 # starts once db has been ready
+
+Its state lies beside it (services.toml: services.berth) unless --state says otherwise. Name that directory to reach it:
+berth --state services.berth status; ... service stop web; ... logs web; ... down. docs/supervise.md has every key.";
 
 #[derive(Debug, Args)]
 pub struct Up {
@@ -90,6 +118,8 @@ pub enum ClientVerb {
     Events(events::Events),
     /// Show what a component, or every component of a chain, has written
     Logs(logs::Logs),
+    /// Try again what gave up, was refused or is done
+    Retry(retry::Retry),
     /// Clusters: create, delete, start, stop, reach
     #[command(subcommand)]
     Cluster(cluster::ClusterVerb),
@@ -99,6 +129,9 @@ pub enum ClientVerb {
     /// kcp and its two slots
     #[command(subcommand)]
     Kcp(kcp::KcpVerb),
+    /// Plain services of `berth supervise`: start, stop
+    #[command(subcommand)]
+    Service(service::ServiceVerb),
     /// The configuration of `berth up`
     #[command(subcommand)]
     Config(config::ConfigVerb),
@@ -138,9 +171,11 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Status(args) => status::run(&client, &args).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
                 ClientVerb::Logs(args) => logs::run(&client, &layout, args).await,
+                ClientVerb::Retry(args) => retry::run(&client, &args).await,
                 ClientVerb::Cluster(verb) => cluster::run(&client, &layout, verb).await,
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
+                ClientVerb::Service(verb) => service::run(&client, verb).await,
                 ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),
             }
         }

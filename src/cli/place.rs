@@ -38,6 +38,11 @@ impl Place {
         })
     }
 
+    /// Where the services of `file` keep their state unless told otherwise: `web.toml` has `web.berth` beside it.
+    pub fn beside(file: &Path) -> PathBuf {
+        file.with_extension("berth")
+    }
+
     /// The layout of the daemon that is meant, which need not run. Blocking.
     pub(super) fn layout(&self) -> Result<Layout, CliError> {
         let Overrides { state_dir, run_dir } = self.overrides()?;

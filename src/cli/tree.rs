@@ -10,7 +10,7 @@ use super::health::{active_slot, is_ready};
 use super::terminal::{Style, Tone, harmless};
 use super::{units, words};
 use berth_actors::identity::SlotName;
-use berth_actors::status::{ChainState, ChainStatus, FrontStatus, SlotTraffic, TreeStatus};
+use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, SlotTraffic, TreeStatus};
 use rows::Columns;
 use std::fmt::Write;
 
@@ -31,7 +31,8 @@ impl Branch {
 /// The whole tree, each line ended by a newline.
 pub fn render(status: &TreeStatus, style: Style) -> String {
     let chains: Vec<_> = status.store.iter().chain(&status.slots).chain(&status.tenants).collect();
-    let columns = Columns::of(&chains);
+    let services = services(status);
+    let columns = Columns::of(&chains.into_iter().chain(&services).collect::<Vec<_>>());
     let mut below = Vec::new();
     if status.front != FrontStatus::default() {
         below.push(front(&status.front, &columns, style));
@@ -42,6 +43,10 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
     }
     below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
     below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
+    below.extend(services.iter().map(|service| {
+        let troubled = is_troubled(service);
+        rows::branch(&service.children[0], troubled, &columns, style)
+    }));
     let line = format!("{}  {}", style.paint(Tone::Strong, "berth"), summary(status));
     draw(&Branch { line, remarks: Vec::new(), below }, style)
 }
@@ -51,7 +56,25 @@ pub fn render_chain(chain: &ChainStatus, style: Style) -> String {
     draw(&branch(chain, false, &Columns::of(&[chain]), style), style)
 }
 
+/// A service is one process: its row has the service's name, and no branch of its own.
+fn services(status: &TreeStatus) -> Vec<ChainStatus> {
+    let single = |service: &ChainStatus| {
+        let child = service.children.first()?;
+        let child = ChildStatus { name: service.name.clone(), ..child.clone() };
+        Some(ChainStatus { children: vec![child], ..service.clone() })
+    };
+    status.services.iter().filter_map(single).collect()
+}
+
+fn is_troubled(chain: &ChainStatus) -> bool {
+    matches!(chain.state, ChainState::Degraded | ChainState::Refused)
+}
+
 fn summary(status: &TreeStatus) -> String {
+    if !status.services.is_empty() {
+        let ready = status.services.iter().filter(|service| is_ready(service)).count();
+        return format!("{ready} of {} services ready", status.services.len());
+    }
     let kcp = match (status.active_slot, status.slots.is_empty()) {
         (_, true) => "no kcp".to_owned(),
         (Some(slot), false) => format!("kcp in slot {slot}"),
@@ -74,7 +97,7 @@ fn branch(chain: &ChainStatus, active: bool, columns: &Columns, style: Style) ->
     if let Some(reason) = &chain.reason {
         let _ = write!(line, ": {}", harmless(reason));
     }
-    let troubled = matches!(chain.state, ChainState::Degraded | ChainState::Refused);
+    let troubled = is_troubled(chain);
     // A chain that is down says all there is to say in its own line.
     let below = match chain.state {
         ChainState::Down => Vec::new(),

@@ -10,6 +10,7 @@ pub(super) fn chain(state: ChainState) -> (Tone, &'static str) {
         ChainState::Ready => (Tone::Good, "ready"),
         ChainState::Recovering => (Tone::Busy, "recovering"),
         ChainState::Stopping => (Tone::Busy, "stopping"),
+        ChainState::Done => (Tone::Faint, "done"),
         ChainState::Degraded => (Tone::Bad, "degraded"),
         ChainState::Refused => (Tone::Bad, "refused"),
     }
@@ -22,6 +23,7 @@ pub(super) fn child(state: ChildState) -> (Tone, &'static str) {
         ChildState::Ready => (Tone::Good, "ready"),
         ChildState::Stopping => (Tone::Busy, "stopping"),
         ChildState::Backoff => (Tone::Busy, "backoff"),
+        ChildState::Done => (Tone::Faint, "done"),
         ChildState::Failed => (Tone::Bad, "failed"),
     }
 }

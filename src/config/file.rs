@@ -3,6 +3,7 @@
 use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
+use super::supervision;
 use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
 use crate::one_line::one_line;
 use serde::Deserialize;
@@ -25,6 +26,7 @@ pub(super) struct File {
     pub(super) logs: Logs,
     pub(super) kcp: Kcp,
     pub(super) components: Components,
+    pub(super) supervision: supervision::Given,
 }
 
 #[derive(Debug, Default, Deserialize)]

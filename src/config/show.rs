@@ -1,19 +1,20 @@
 //! The effective configuration as a file that could be read again, each value with its source.
 
 use super::setting::{Setting, Source};
-use super::{ComponentsConfig, Config};
+use super::{ComponentsConfig, Config, TermsConfig};
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 
 /// One key: its value as it would be written, or `None` where nothing is set.
 struct Entry<'a> {
-    key: &'static str,
+    key: Cow<'static, str>,
     value: Option<String>,
     source: &'a Source,
 }
 
 /// Sections in the order of the sample file; the first one has no header.
-fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 6] {
+fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
     let Config {
         state_dir,
         run_dir,
@@ -25,22 +26,44 @@ fn sections(config: &Config) -> [(&'static str, Vec<Entry<'_>>); 6] {
         logs,
         kcp,
         components,
+        supervision,
     } = config;
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
-        Entry { key: "user", value: user.value.as_ref().map(quoted), source: &user.source },
+        Entry { key: "user".into(), value: user.value.as_ref().map(quoted), source: &user.source },
         bare("start_concurrency", start_concurrency),
         bare("stop_children", stop_children),
     ];
-    [
-        ("", top),
-        ("front", vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
-        ("ports", vec![text("range", &ports.range)]),
-        ("logs", vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
-        ("kcp", vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
-        ("components", component_paths(components)),
-    ]
+    let mut sections = vec![
+        ("".into(), top),
+        ("front".into(), vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
+        ("ports".into(), vec![text("range", &ports.range)]),
+        ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
+        ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
+        ("components".into(), component_paths(components)),
+    ];
+    sections
+        .extend(supervision.0.iter().map(|terms| (format!("supervision.{}", terms.of).into(), of(terms))));
+    sections
+}
+
+fn of(terms: &TermsConfig) -> Vec<Entry<'_>> {
+    let clean = terms.clean_exits.value.as_ref().map(|codes| format!("{codes:?}"));
+    let mut entries = vec![
+        text("restart", &terms.restart),
+        Entry { key: "clean_exits".into(), value: clean, source: &terms.clean_exits.source },
+        bare("intensity", &terms.intensity),
+        text("window", &terms.window),
+        text("base_delay", &terms.base_delay),
+        text("max_delay", &terms.max_delay),
+        text("healthy_after", &terms.healthy_after),
+        text("start_deadline", &terms.start_deadline),
+        text("stop_deadline", &terms.stop_deadline),
+    ];
+    let reactions = terms.ride_through.iter();
+    entries.extend(reactions.map(|(earlier, ride)| text(format!("ride_through.{earlier}"), ride)));
+    entries
 }
 
 fn component_paths(components: &ComponentsConfig) -> Vec<Entry<'_>> {
@@ -59,15 +82,15 @@ fn component_paths(components: &ComponentsConfig) -> Vec<Entry<'_>> {
 }
 
 fn path<'a>(key: &'static str, source: &'a Source, value: Option<&PathBuf>) -> Entry<'a> {
-    Entry { key, value: value.map(|path| quoted(path.display())), source }
+    Entry { key: key.into(), value: value.map(|path| quoted(path.display())), source }
 }
 
 fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a> {
-    Entry { key, value: Some(setting.value.to_string()), source: &setting.source }
+    Entry { key: key.into(), value: Some(setting.value.to_string()), source: &setting.source }
 }
 
-fn text<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a> {
-    Entry { key, value: Some(quoted(&setting.value)), source: &setting.source }
+fn text<T: Display>(key: impl Into<Cow<'static, str>>, setting: &Setting<T>) -> Entry<'_> {
+    Entry { key: key.into(), value: Some(quoted(&setting.value)), source: &setting.source }
 }
 
 fn quoted(value: impl Display) -> String {

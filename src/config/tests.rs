@@ -1,6 +1,9 @@
 //! The configuration file: what is taken, what is refused and how it says so, and that the sample tells the truth.
 
 use super::*;
+use crate::policy::{Policies, Supervised};
+use berth_actors::policy::Restart;
+use berth_actors::spec::Reaction;
 use std::time::Duration;
 
 const SAMPLE: &str = include_str!("../../deploy/berth.toml");
@@ -45,6 +48,81 @@ fn a_mistake_is_named_with_its_file_and_line() {
         assert!(error.contains(reason), "{text:?}: {error}");
         assert!(!error.contains('\n'), "{text:?}: {error}");
     }
+}
+
+#[test]
+fn terms_that_mean_nothing_or_never_end_are_refused_with_the_way_out() {
+    let kine = |keys: &str| format!("[supervision.cluster.kine]\n{keys}");
+    let table = [
+        (
+            "[supervision.cluster.kin]\nintensity = 3".to_owned(),
+            1,
+            "unknown component `kin`, expected one of `postgres`",
+        ),
+        (
+            "\n[supervision.clusters.kine]".to_owned(),
+            2,
+            "unknown chain `clusters`, expected one of `cluster`, `kcp-store`, `slot`",
+        ),
+        ("[supervision.slot.postgres]".to_owned(), 1, "expected one of `kine`, `kcp`"),
+        (kine("intensitty = 3"), 2, "unknown field `intensitty`"),
+        (kine("restart = \"always\""), 2, "unknown variant `always`"),
+        (kine("base_delay = \"1s\"\nintensity = 0"), 3, "restart = \"temporary\""),
+        (kine("intensity = -1"), 2, "-1"),
+        (kine("clean_exits = [0]"), 2, "restart = \"transient\""),
+        (kine("restart = \"temporary\"\nclean_exits = [0]"), 3, "restart = \"transient\""),
+        (kine("start_deadline = \"0s\""), 2, "met by no start"),
+        (kine("stop_deadline = \"0s\""), 2, "SIGKILL without asking"),
+        (kine("base_delay = \"2m\""), 2, "longer than max_delay 30s"),
+        (kine("max_delay = \"100ms\""), 2, "base_delay 500ms is longer"),
+        (kine("window = \"60s\""), 2, "with their delays, take 426s"),
+        (kine("intensity = 20"), 2, "lower intensity"),
+        (kine("\nstart_deadline = \"10m\""), 3, "too short for intensity 6"),
+        (kine("ride_through = { postgres = \"soon\" }"), 2, "no reaction"),
+        (kine("ride_through = { postgres = \"0s\" }"), 2, "write \"restart\""),
+        (
+            kine("ride_through = { kube-apiserver = \"15s\" }"),
+            2,
+            "does not come before cluster.kine, which reacts to `postgres`, `openbao` only",
+        ),
+        (kine("ride_through.kine = \"restart\""), 2, "does not come before"),
+        (
+            "[supervision.slot.kine]\nride_through.postgres = \"1s\"".to_owned(),
+            2,
+            "nothing comes before slot.kine",
+        ),
+    ];
+    for (text, line, reason) in table {
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("/etc/berth.toml:{line}: ")), "{text:?}: {error}");
+        assert!(error.contains(reason), "{text:?}: {error}");
+        assert!(!error.contains('\n'), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn terms_are_set_for_one_component_and_leave_the_others_alone() {
+    let text = "[supervision.slot.kine]\nintensity = 4\n[supervision.cluster.kine]\nrestart = \"transient\"\nclean_exits = [0, 3]\n\
+                stop_deadline = \"7s\"\nride_through = { postgres = \"restart\" }\n";
+    let config = parse(text).unwrap();
+    let (policies, defaults) = (config.supervision.policies(), Policies::default());
+    let life = policies.life(Supervised::Kine);
+    assert_eq!(life.restart.restart, Restart::Transient(vec![0, 3]));
+    assert_eq!(life.restart.intensity, 6);
+    assert_eq!(life.stop.deadline, Duration::from_secs(7));
+    assert_eq!(life.stop.repeat_after, defaults.life(Supervised::Kine).stop.repeat_after);
+    assert_eq!(life.reactions["postgres"], Reaction::Restart);
+    assert_eq!(life.reactions["openbao"], Reaction::RideThrough(Duration::from_secs(15)));
+    assert_eq!(policies.life(Supervised::SlotKine).restart.intensity, 4);
+    assert_eq!(policies.life(Supervised::Postgres), defaults.life(Supervised::Postgres));
+
+    let again = parse(&config.to_string()).unwrap();
+    assert_eq!(again.supervision.policies(), policies);
+    let shown = config.to_string();
+    let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+    assert!(line("intensity = 4").ends_with("# /etc/berth.toml:2"), "{shown}");
+    let restarts = line("ride_through.kube-apiserver = \"restart\"");
+    assert!(restarts.contains("# default: a settled one needs"), "{restarts}");
 }
 
 #[test]
@@ -108,9 +186,18 @@ fn the_sample_file_shows_every_key_and_the_true_defaults() {
     let defaults = parse("").unwrap();
     assert_eq!(parse(SAMPLE).unwrap().to_string(), defaults.to_string(), "all keys are commented out");
     let shown = parse(&sample_in_force()).unwrap();
-    for line in shown.to_string().lines().filter(|line| line.contains('#')) {
-        assert!(line.contains("# /etc/berth.toml:"), "not in the sample: {line}");
+    // One component stands for all: they have the same keys.
+    let (all, example) = (shown.to_string(), "[supervision.cluster.kine]");
+    let mut skipped = false;
+    for line in all.lines() {
+        skipped =
+            if line.starts_with('[') { line.starts_with("[supervision") && line != example } else { skipped };
+        let has_source = line.contains('#') && !line.starts_with("#clean_exits");
+        if has_source && !skipped {
+            assert!(line.contains("# /etc/berth.toml:"), "not in the sample: {line}");
+        }
     }
+    assert_eq!(shown.supervision.policies(), defaults.supervision.policies());
     assert_eq!(*shown.state_dir, *defaults.state_dir);
     assert_eq!(*shown.front.listen, *defaults.front.listen);
     assert_eq!(*shown.front.drain_limit, *defaults.front.drain_limit);

@@ -104,6 +104,16 @@ impl Client {
         self.done(Method::POST, &format!("/v1/clusters/{name}/{}", action.as_str()), deadline::CLUSTER).await
     }
 
+    /// Tries a chain again that gave up, was refused or is done; kcp's own as well.
+    pub async fn retry(&self, chain: &str) -> Result<(), ClientError> {
+        self.done(Method::POST, &format!("/v1/chains/{chain}/retry"), deadline::CLUSTER).await
+    }
+
+    /// Start, stop or retry one plain service.
+    pub async fn act_on_service(&self, name: &str, action: Action) -> Result<(), ClientError> {
+        self.done(Method::POST, &format!("/v1/services/{name}/{}", action.as_str()), deadline::CLUSTER).await
+    }
+
     /// YAML; it holds credentials.
     pub async fn kubeconfig(&self, name: &str) -> Result<Bytes, ClientError> {
         self.whole(Method::GET, &format!("/v1/clusters/{name}/kubeconfig"), Vec::new(), deadline::READ).await

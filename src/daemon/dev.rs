@@ -7,6 +7,7 @@ use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
 use crate::layout::Layout;
 use crate::logs::Limits;
+use crate::policy::Policies;
 use crate::preflight::{self, PreflightError};
 use crate::tenant::stack;
 use actix::Addr;
@@ -91,6 +92,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),
         ports: defaults::PORTS.0.ports(),
+        policies: Policies::default(),
     }
 }
 

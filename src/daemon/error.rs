@@ -43,6 +43,8 @@ pub enum DaemonError {
     Interrupted,
     #[error(transparent)]
     Config(#[from] ConfigError),
+    #[error(transparent)]
+    Services(#[from] crate::supervise::SpecError),
     #[error("find the current directory: {0}")]
     CurrentDir(#[source] io::Error),
     #[error("keep the state in {path}: {source}")]
@@ -53,6 +55,9 @@ pub enum DaemonError {
     Runtime(#[source] io::Error),
     #[error("{0}")]
     Refused(Refusal),
+    /// It stopped, and something is still alive.
+    #[error("{0}")]
+    Left(Refusal),
     #[error("the supervision tree does not answer: {0}")]
     Tree(actix::MailboxError),
 }
@@ -61,7 +66,8 @@ impl DaemonError {
     /// As a command of the command line would end.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) => Exit::Usage,
+            Self::Config(_) | Self::Services(_) => Exit::Usage,
+            Self::Left(_) => Exit::Left,
             _ => Exit::Failed,
         }
     }

@@ -7,7 +7,7 @@ mod error;
 mod settings;
 mod succession;
 mod successor;
-mod systemd;
+pub(crate) mod systemd;
 mod up;
 
 pub use dev::dev;
@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 /// Events a slow reader may fall behind before it misses some; the hub behind the control API keeps them longer.
-const EVENT_LAG: usize = 1024;
+pub(crate) const EVENT_LAG: usize = 1024;
 
 /// How a daemon's life ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +65,7 @@ enum Ending {
 #[derive(Debug)]
 pub struct Daemon {
     pub root: Addr<Root>,
+    processes: ProcessHost,
     /// Where clients reach kcp; `None` without kcp.
     pub front: Option<SocketAddr>,
     listener: Option<Front>,
@@ -117,8 +118,10 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
-        let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
-        let estate = HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports);
+        let outside =
+            Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
+        let estate =
+            HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports, settings.policies);
         let world = World {
             outside,
             estate: Arc::new(estate.clone()),
@@ -142,6 +145,7 @@ impl Daemon {
         let front_address = front.as_ref().map(Front::address);
         let daemon = Self {
             root,
+            processes,
             front: front_address,
             listener: front,
             drain_limit: settings.drain_limit,
@@ -156,7 +160,10 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     pub async fn stop(self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await;
+        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
+            DaemonError::Refused(left) => DaemonError::Left(left),
+            error => error,
+        });
         if let Some(front) = &self.listener {
             front.close();
         }
@@ -188,6 +195,7 @@ impl Daemon {
     }
 
     async fn end_control(self) {
+        self.processes.tidy().await;
         self.control.cancel();
         if self.served.await.is_err() {
             tracing::warn!("the control API ended badly");
@@ -225,15 +233,23 @@ impl Daemon {
 }
 
 /// Runs a daemon's life on the one arbiter every actor shares.
-fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
-    match actix::System::new().block_on(life) {
+pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&DaemonError::Runtime(error)),
+    };
+    match actix::System::with_tokio_rt(move || runtime).block_on(life) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }
 }
 
+/// Threads that wait for files end soon after their work: an idle daemon shall not wake for them one by one.
+const IDLE_THREADS_STAY: Duration = Duration::from_secs(2);
+
 /// Says why on standard error.
-fn refuse(error: &DaemonError) -> ExitCode {
+pub(crate) fn refuse(error: &DaemonError) -> ExitCode {
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "berth: {error}");
     error.exit().into()
@@ -241,7 +257,7 @@ fn refuse(error: &DaemonError) -> ExitCode {
 
 /// Cancelled by the first SIGTERM, Ctrl-C, or hang-up of the terminal. Listened for during the whole life, so none is lost
 /// between two waits.
-fn stop_signal() -> Result<CancellationToken, DaemonError> {
+pub(crate) fn stop_signal() -> Result<CancellationToken, DaemonError> {
     let heard = |kind| signal(kind).map_err(DaemonError::Signals);
     let (mut terminate, mut interrupt) = (heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?);
     let mut hang_up = heard(SignalKind::hangup())?;
@@ -273,21 +289,25 @@ async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonEr
 /// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
 const OWN_DESCRIPTORS: u64 = 1024;
 
-/// Raises the limit of open files as far as it goes; returns how many connections the front may have (two files each).
-fn connections_within_limit() -> usize {
+/// Raises the limit of open files as far as it goes: each child costs one.
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(most);
+}
+
+/// How many connections the front may have, two files each.
+fn connections_within_limit() -> usize {
+    raise_descriptor_limit();
+    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
 }
 
-/// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them.
-fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them, else `default`.
+pub(crate) fn log_to_stderr(default: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let installed = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(io::stderr().is_terminal())

@@ -5,6 +5,7 @@ use crate::assets::Overrides;
 use crate::config;
 use crate::layout::Layout;
 use crate::logs::Limits;
+use crate::policy::Policies;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
 use std::fs;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub logs: Limits,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
+    /// How each component starts, stops and comes back.
+    pub policies: Policies,
 }
 
 /// Who the components and the daemon are, by name. Blocking.

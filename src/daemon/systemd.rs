@@ -4,7 +4,7 @@ use sd_notify::NotifyState;
 use std::io;
 
 /// The control API answers and the tree has its orders; clusters may still be starting.
-pub(super) fn ready() {
+pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
@@ -15,12 +15,12 @@ pub(super) fn reloading() {
     }
 }
 
-pub(super) fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
 /// Never returns. Pets the watchdog from the arbiter itself, so a blocked arbiter is what systemd notices.
-pub(super) async fn stay_alive() {
+pub(crate) async fn stay_alive() {
     let Some(limit) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(limit / 3);
     loop {

@@ -17,7 +17,7 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return super::refuse(&error),
     };
-    super::log_to_stderr();
+    super::log_to_stderr("info");
     let (stop_children, layout, checks) = (settings.stop_children, settings.layout.clone(), checks(up));
     in_runtime(async move {
         let (progress, asked) = (progress::for_stderr(), stop_signal()?);
@@ -75,5 +75,6 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
         ports: config.ports.range.value.ports(),
+        policies: config.supervision.policies(),
     })
 }

@@ -17,10 +17,11 @@ use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
 use crate::names;
 use crate::off_thread::off_thread;
+use crate::policy::{self, Policies, Supervised};
 use crate::tenant::dsn::Database;
 use crate::tenant::kine::{self, Endpoint, Kine};
 use crate::tenant::ports::Ports;
-use crate::tenant::postgres::{self, Postgres};
+use crate::tenant::postgres::Postgres;
 use crate::tenant::seat::Seat;
 use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
@@ -35,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
 const KCP_DATABASE: &str = "kcp";
 /// The last step of a tenant.
-const CCM: &str = "cloud-controller-manager";
+const CCM: &str = Supervised::CloudControllerManager.component();
 
 /// The estate of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -48,6 +49,7 @@ struct Inner {
     accounts: Accounts,
     kcp: KcpConfig,
     ports: Ports,
+    policies: Policies,
     records: Records,
     /// Tenants that may be built: their record is durable and their port leased.
     known: Mutex<BTreeMap<String, Known>>,
@@ -68,10 +70,11 @@ impl HostEstate {
         accounts: Accounts,
         kcp: KcpConfig,
         ports: Ports,
+        policies: Policies,
     ) -> Self {
         let records = Records::new(layout.clusters());
         let known = Mutex::default();
-        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, records, known }))
+        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, policies, records, known }))
     }
 
     /// Where a chain of the kcp side lives.
@@ -134,7 +137,7 @@ impl Estate for HostEstate {
             databases: vec![Database::named(KCP_DATABASE)],
             seat,
         };
-        Ok(vec![stack::step(postgres::NAME, store, defaults::postgres())])
+        Ok(vec![policy::step(Supervised::StorePostgres, store, &self.0.policies)])
     }
 
     fn slot(&self, slot: SlotName) -> Result<Vec<Step>, String> {
@@ -145,7 +148,7 @@ impl Estate for HostEstate {
             database: Database::named(KCP_DATABASE),
             endpoint: Endpoint::Loopback,
         };
-        let mut steps = slot_steps(&self.0.kcp, slot, Arc::new(kine));
+        let mut steps = slot_steps(&self.0.kcp, slot, kine, &self.0.policies);
         for step in steps.iter_mut().filter(|step| step.component == kine::NAME) {
             step.stand_in.clone_from(&self.0.components.kine.stand_in);
         }
@@ -170,8 +173,9 @@ impl Estate for HostEstate {
             user: seat.owner,
             output: seat.logs.join(format!("{CCM}.log")),
         };
-        let ccm = stack::step(CCM, ccm, defaults::cloud_controller_manager());
-        Ok(stack::steps(&tenant, Arc::new(guard), Some(ccm)))
+        let policies = &self.0.policies;
+        let ccm = policy::step(Supervised::CloudControllerManager, ccm, policies);
+        Ok(stack::steps(&tenant, Arc::new(guard), Some(ccm), policies))
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {

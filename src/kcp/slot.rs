@@ -115,6 +115,7 @@ impl Blueprint for Kcp {
             dir: self.paths.dir.clone(),
             output: self.paths.log.clone(),
             user: self.config.owner,
+            ready: None,
         })
     }
 

@@ -1,41 +1,23 @@
 //! The chain of a slot: its own kine on the shared store, then its kcp.
 
-use crate::kcp::{Kcp, KcpConfig, defaults};
+use crate::kcp::{Kcp, KcpConfig};
+use crate::policy::{Policies, Supervised, step};
 use berth_actors::host::Blueprint;
 use berth_actors::identity::SlotName;
-use berth_actors::spec::{Reaction, Role, Seam, Step};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use berth_actors::spec::Step;
 
 /// `kine` must listen on one TCP port of 127.0.0.1 and bind the same one again when it restarts: kcp knows its store by
 /// that address for as long as it lives (K9).
-pub fn slot_steps(config: &KcpConfig, slot: SlotName, kine: Arc<dyn Blueprint>) -> Vec<Step> {
+pub fn slot_steps(
+    config: &KcpConfig,
+    slot: SlotName,
+    kine: impl Blueprint,
+    policies: &Policies,
+) -> Vec<Step> {
+    let kcp = step(Supervised::Kcp, Kcp::new(config.clone(), slot), policies);
     vec![
-        Step {
-            component: "kine".into(),
-            role: Role::Plain,
-            seam: Seam::Open,
-            blueprint: kine,
-            restart: defaults::kine_restart(),
-            stop: defaults::KINE_STOP,
-            start_deadline: defaults::KINE_START,
-            reactions: BTreeMap::new(),
-            stand_in: None,
-        },
-        Step {
-            component: "kcp".into(),
-            role: Role::Plain,
-            seam: Seam::Open,
-            blueprint: Arc::new(Kcp::new(config.clone(), slot)),
-            restart: defaults::kcp_restart(),
-            stop: defaults::KCP_STOP,
-            start_deadline: defaults::KCP_START,
-            reactions: BTreeMap::from([(
-                "kine".to_owned(),
-                Reaction::RideThrough(defaults::KCP_RIDES_THROUGH_KINE),
-            )]),
-            stand_in: config.program.stand_in.clone(),
-        },
+        step(Supervised::SlotKine, kine, policies),
+        Step { stand_in: config.program.stand_in.clone(), ..kcp },
     ]
 }
 
@@ -43,7 +25,10 @@ pub fn slot_steps(config: &KcpConfig, slot: SlotName, kine: Arc<dyn Blueprint>) 
 mod tests {
     use super::*;
     use crate::components::Program;
+    use crate::kcp::defaults;
     use crate::layout::Layout;
+    use berth_actors::spec::Reaction;
+    use std::time::Duration;
 
     #[test]
     fn kcp_follows_its_kine_and_rides_through_its_death() {
@@ -58,19 +43,18 @@ mod tests {
             shutdown_delay: defaults::SHUTDOWN_DELAY,
             owner: None,
         };
-        let kine = Arc::new(Kcp::new(config.clone(), SlotName::A));
-        let steps = slot_steps(&config, SlotName::A, kine);
+        let kine = Kcp::new(config.clone(), SlotName::A);
+        let steps = slot_steps(&config, SlotName::A, kine, &Policies::default());
         let names: Vec<_> = steps.iter().map(|step| step.component.as_str()).collect();
         assert_eq!(names, ["kine", "kcp"]);
-        assert_eq!(steps[1].reaction_to("kine"), Reaction::RideThrough(defaults::KCP_RIDES_THROUGH_KINE));
+        assert_eq!(steps[1].reaction_to("kine"), Reaction::RideThrough(Duration::from_secs(30)));
         assert_eq!(steps[1].stand_in.as_deref(), Some("no kcp was given"));
         assert_eq!(steps[0].stand_in, None);
-    }
-
-    #[test]
-    fn starts_that_only_ever_time_out_reach_the_intensity() {
-        let policy = defaults::kcp_restart();
-        let one_life = defaults::KCP_START + defaults::KCP_STOP.deadline + policy.max_delay;
-        assert!(one_life * policy.intensity < policy.window);
+        let terms = Policies::default();
+        for (step, of) in steps.iter().zip([Supervised::SlotKine, Supervised::Kcp]) {
+            let life = terms.life(of);
+            let has = (&step.restart, step.stop, step.start_deadline);
+            assert_eq!(has, (&life.restart, life.stop, life.start_deadline), "{of}");
+        }
     }
 }

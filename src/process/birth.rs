@@ -24,6 +24,8 @@ pub(super) struct Birth<'a> {
     /// The directory of the cgroup to be born in. Where the kernel refuses it, the child is born outside.
     pub(super) cgroup: Option<BorrowedFd<'a>>,
     pub(super) user: Option<User>,
+    /// An open file beside the standard three, and its number in the child.
+    pub(super) passed: Option<(BorrowedFd<'a>, i32)>,
     /// SIGKILL when the thread that bore it ends. Only for a child whose thread waits for it.
     pub(super) dies_with_thread: bool,
 }

@@ -122,6 +122,12 @@ impl Cgroup {
         Ok(living)
     }
 
+    /// Whether nobody lives in it or below it, by the kernel's own count. One read from memory; false where it cannot be told.
+    pub(super) fn is_empty(&self) -> bool {
+        let events = fs::read_to_string(self.0.join("cgroup.events")).unwrap_or_default();
+        events.lines().any(|line| line == "populated 0")
+    }
+
     /// Removes the empty cgroup, and the root after the last one. What cannot be removed yet is reused by the next start.
     pub(super) fn remove(&self) {
         remove_below(&self.0);

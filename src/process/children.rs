@@ -36,6 +36,21 @@ pub(super) fn forget<T>(pid: u32, wait: impl FnOnce() -> T) -> T {
     result
 }
 
+/// The same, unless the lock is taken: then nothing is done.
+pub(super) fn try_forget<T>(pid: u32, wait: impl FnOnce() -> T) -> Option<T> {
+    let mut known = KNOWN.try_lock().ok()?;
+    let result = wait();
+    known.remove(&pid);
+    Some(result)
+}
+
+/// Whether all the pids that `list` gives are registered. While it lists, no child is waited for: the kernel's list may skip
+/// one when another leaves it. Never waits: false where it cannot be told at once.
+pub(super) fn all_known(list: impl FnOnce() -> Option<Vec<u32>>) -> bool {
+    let (Ok(_no_collector), Ok(known)) = (BIRTHS.try_read(), KNOWN.try_lock()) else { return false };
+    list().is_some_and(|pids| pids.iter().all(|pid| known.contains(pid)))
+}
+
 /// Every registered pid but this one.
 pub(super) fn all_but(pid: u32) -> HashSet<u32> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();

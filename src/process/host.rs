@@ -1,17 +1,19 @@
 //! The tree's view of the process adapter: births, deaths, signals, and reaping.
 //!
-//! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on the blocking pool; waiting for an exit is
-//! one readiness event on a pidfd.
+//! Each call that touches the kernel's slower sides (fork, files, `/proc`) runs on a thread that may wait; waiting for an exit
+//! is one readiness event on a pidfd.
 
 use super::birth::Newborn;
+use super::births::Births;
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
+use super::leftovers::{LINGER, Leftovers};
 use super::life::Life;
 use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
 use super::table::SharedTable;
-use super::{adoption, children, identity, remains};
+use super::{adoption, children, identity, orphans, remains};
 use crate::fault;
 use crate::files::{self, FileError};
 use crate::layout::Layout;
@@ -43,6 +45,8 @@ pub(super) struct Shared {
     pub(super) ledger: Ledger,
     pub(super) mark: StateMark,
     pub(super) cgroups: Option<CgroupRoot>,
+    births: Births,
+    leftovers: Leftovers,
     table: SharedTable,
     pub(super) logs: LogKeeper,
     /// What an earlier daemon left and the tree has not taken yet.
@@ -66,9 +70,10 @@ impl ProcessHost {
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
-        let (table, lives, ended) = (SharedTable::default(), Mutex::default(), Mutex::default());
-        let logs = LogKeeper::new(limits);
-        Ok(Self { shared: Arc::new(Shared { ledger, mark, cgroups, table, logs, left, lives, ended }) })
+        let (births, table, logs) = (Births::new(), SharedTable::default(), LogKeeper::new(limits));
+        let (leftovers, lives, ended) = (Leftovers::default(), Mutex::default(), Mutex::default());
+        let shared = Shared { ledger, mark, cgroups, births, leftovers, table, logs, left, lives, ended };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     #[cfg(test)]
@@ -78,6 +83,37 @@ impl ProcessHost {
             shared.cgroups = None;
         }
         Ok(host)
+    }
+
+    /// Removes at once what the dead left in files. Once, when everything is down.
+    pub async fn tidy(&self) {
+        self.off_thread(|shared| shared.leftovers.clear(&shared.ledger)).await;
+    }
+
+    /// The reap of a process that left nobody, done on the spot: a successor waits for it. `None` where it takes more than a
+    /// look at the kernel's own memory.
+    fn reap_alone(&self, component: &ComponentId, identity: &Identity) -> Option<()> {
+        let life = Arc::clone(self.shared.lives().get(identity)?);
+        let record = life.record.as_ref().filter(|record| record.component == *component)?;
+        life.status()?;
+        let left_nobody = match &record.cgroup {
+            Some(cgroup) => Cgroup::at(cgroup.clone()).is_empty(),
+            None => identity::is_child(identity) && orphans::none(),
+        };
+        if !left_nobody || !life.try_bury()? {
+            return None;
+        }
+        fault::point("reap-buried");
+        self.shared.lives().remove(identity);
+        self.shared.remember(&life);
+        if self.shared.leftovers.leave(component.clone(), record.cgroup.clone()) {
+            let host = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(LINGER).await;
+                host.tidy().await;
+            });
+        }
+        Some(())
     }
 
     async fn off_thread<T: Send + 'static>(&self, work: impl FnOnce(&Shared) -> T + Send + 'static) -> T {
@@ -117,8 +153,8 @@ impl Processes for ProcessHost {
     }
 
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
-        let (component, spec) = (component.clone(), spec.clone());
-        self.off_thread(move |shared| shared.spawn(&component, &spec)).await
+        let (shared, component, spec) = (Arc::clone(&self.shared), component.clone(), spec.clone());
+        self.shared.births.run(move || shared.spawn(&component, &spec)).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
@@ -140,6 +176,10 @@ impl Processes for ProcessHost {
     }
 
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
+        fault::point("exit-seen");
+        if self.reap_alone(component, identity).is_some() {
+            return Ok(());
+        }
         let (component, identity) = (component.clone(), identity.clone());
         self.off_thread(move |shared| shared.reap(&component, &identity)).await
     }
@@ -179,6 +219,7 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
+        self.leftovers.take_up(component);
         let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
         let log_offset = self.logs.begin(&spec.output).map_err(retry)?;
         let cgroup = self.cgroups.as_ref().and_then(|root| {
@@ -209,7 +250,7 @@ impl Shared {
                 cgroup.remove();
             }
             let _ = match &earlier {
-                Some(earlier) => self.ledger.write(earlier),
+                Some(earlier) => self.ledger.write(earlier).and_then(|()| self.ledger.close(component)),
                 None => self.ledger.remove(component),
             };
         })
@@ -252,7 +293,7 @@ impl Shared {
             record.cgroup = None;
         }
         record.phase = Phase::Running(identity.clone());
-        let life = Life::new(identity.clone(), Some(record.clone()), newborn.pidfd)?;
+        let life = Life::new(identity.clone(), Some(record.to_recognise()), newborn.pidfd)?;
         if let Err(error) = self.ledger.write(record) {
             // The intent on disk carries the token, by which the next daemon finds the process all the same.
             tracing::warn!(component = %record.component, %error, "the record stays an intent");
@@ -263,7 +304,6 @@ impl Shared {
     }
 
     fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
-        fault::point("exit-seen");
         let life = self.lives().get(identity).map(Arc::clone);
         let Some(record) =
             life.as_ref().and_then(|life| life.record.clone()).or_else(|| self.ledger.read(component))
@@ -293,11 +333,7 @@ impl Shared {
             cgroup.remove();
         }
         fault::point("reap-buried");
-        self.ledger.close(component, identity).or_else(|error| {
-            // What cannot be kept must not name a process that is gone.
-            tracing::warn!(%component, %error, "where it listened is forgotten");
-            self.ledger.remove(component).map_err(|error| failed(&error))
-        })
+        self.ledger.close(component).map_err(|error| failed(&error))
     }
 
     /// A cgroup has the last word: nothing born in one leaves it. Without one, everything the process table can tell.

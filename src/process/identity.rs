@@ -8,25 +8,24 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// This boot's id; empty where /proc does not tell, which still tells apart processes of one boot.
-fn boot_id() -> &'static str {
-    static BOOT_ID: OnceLock<String> = OnceLock::new();
+fn boot_id() -> &'static Arc<str> {
+    static BOOT_ID: OnceLock<Arc<str>> = OnceLock::new();
     BOOT_ID.get_or_init(|| {
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map(|id| id.trim().to_owned())
-            .unwrap_or_default()
+            .map_or_else(|_| "".into(), |id| id.trim().into())
     })
 }
 
 pub(super) fn is_of_this_boot(identity: &Identity) -> bool {
-    identity.boot_id == boot_id()
+    identity.boot_id == *boot_id()
 }
 
 /// The process that has this pid now, zombies included.
 pub fn of(pid: u32) -> Option<Identity> {
-    Some(Identity { boot_id: boot_id().to_owned(), pid, start_time: start_time(pid)? })
+    Some(Identity { boot_id: Arc::clone(boot_id()), pid, start_time: start_time(pid)? })
 }
 
 /// Whether this very process still exists and has not become a zombie.
@@ -38,6 +37,12 @@ pub fn is_alive(identity: &Identity) -> bool {
 /// A process whose first thread has ended shows as a zombie while its other threads run on.
 pub(super) fn is_dead(stat: &Stat) -> bool {
     stat.state == 'X' || (stat.state == 'Z' && stat.num_threads <= 1)
+}
+
+/// Whether this process is its parent. It must be held by a pidfd, or be a zombie that nobody waits for meanwhile.
+pub(super) fn is_child(identity: &Identity) -> bool {
+    let own = i32::try_from(std::process::id()).ok();
+    stat(identity.pid).is_some_and(|stat| stat.starttime == identity.start_time && Some(stat.ppid) == own)
 }
 
 pub(super) fn stat(pid: u32) -> Option<Stat> {

@@ -7,10 +7,11 @@ use crate::fault;
 use crate::files::{self, FileError};
 use crate::names;
 use berth_actors::identity::{ComponentId, Identity};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// By what the processes of one component's life are recognised.
@@ -67,6 +68,29 @@ impl Record {
             && self.cgroup.as_ref().is_none_or(is_own)
     }
 
+    /// Without what only the next daemon needs.
+    pub(super) fn to_recognise(&self) -> Self {
+        Self { digest: String::new(), log: PathBuf::new(), ..self.clone() }
+    }
+
+    /// For tests that care for nothing else of it.
+    #[cfg(test)]
+    pub(super) fn blank(phase: Phase) -> Self {
+        Self {
+            component: ComponentId::new("demo", "kine"),
+            token: "t".into(),
+            program: "/bin/kine".into(),
+            dir: None,
+            cgroup: None,
+            digest: "d".into(),
+            log: "/log".into(),
+            log_offset: 5,
+            address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
+            previous: None,
+            phase,
+        }
+    }
+
     pub(super) fn identity(&self) -> Option<&Identity> {
         match &self.phase {
             Phase::Intent | Phase::Ended(_) => None,
@@ -102,16 +126,23 @@ impl Ledger {
 
     /// Replaces the component's record. Not synced to disk: a record has to outlive the daemon, and a crash of the host
     /// ends every process that it could name. Two syncs before each spawn would cost more than the spawn.
+    ///
+    /// For the same reason it is written in place, over the one before, in one call: a new file and its rename cost more than
+    /// the birth as well, and a daemon that is killed has finished that call or not begun it. Spaces take the place of what
+    /// was longer. A record of more than a page could be torn; what it named is then found by its marks.
     pub(super) fn write(&self, record: &Record) -> Result<(), FileError> {
         let path = self.path(&record.component);
         let failed = |source| FileError { action: "write the ledger record", path: path.clone(), source };
-        let bytes = serde_json::to_vec_pretty(record).map_err(|error| failed(error.into()))?;
-        let mut temp =
-            tempfile::Builder::new().prefix(files::ASIDE).tempfile_in(&self.dir).map_err(failed)?;
-        fault::storage("ledger-created").map_err(failed)?;
-        temp.write_all(&bytes).map_err(failed)?;
+        let mut bytes = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
+        let (mode, flags) = (0o600, OFlags::NOFOLLOW.bits().cast_signed());
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(mode).custom_flags(flags);
+        let file = options.open(&path).map_err(failed)?;
+        let before = file.metadata().map_err(failed)?.len();
+        bytes.resize(bytes.len().max(usize::try_from(before).unwrap_or_default()), b' ');
+        fault::storage("ledger-writing").map_err(failed)?;
+        file.write_all_at(&bytes, 0).map_err(failed)?;
         fault::point("ledger-written");
-        temp.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
 
@@ -119,12 +150,19 @@ impl Ledger {
         read(&self.path(component)).ok()
     }
 
-    /// Nothing is left of the component's life `of`: what remains of its record is where it listened.
-    pub(super) fn close(&self, component: &ComponentId, of: &Identity) -> Result<(), FileError> {
-        match self.read(component).filter(|record| record.known_address().is_some()) {
-            Some(record) => self.write(&Record { phase: Phase::Ended(of.clone()), ..record }),
-            None => self.remove(component),
-        }
+    /// Nothing is left of the component's last life: what stays of its record is where it listened.
+    pub(super) fn close(&self, component: &ComponentId) -> Result<(), FileError> {
+        let closed =
+            self.read(component).filter(|record| record.known_address().is_some()).and_then(|record| {
+                let last = record.last()?.clone();
+                Some(Record { phase: Phase::Ended(last), ..record })
+            });
+        let Some(closed) = closed else { return self.remove(component) };
+        self.write(&closed).or_else(|error| {
+            // What cannot be kept must not name a process that is gone.
+            tracing::warn!(%component, %error, "where it listened is forgotten");
+            self.remove(component)
+        })
     }
 
     /// Removing what is not there is fine.
@@ -183,19 +221,10 @@ mod tests {
     fn a_record_is_read_back_and_a_torn_one_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = Ledger::open(dir.path().join("ledger")).unwrap();
-        let record = Record {
-            component: ComponentId::new("demo", "kine"),
-            token: "t".into(),
-            program: "/bin/kine".into(),
-            dir: None,
-            cgroup: None,
-            digest: "d".into(),
-            log: "/log".into(),
-            log_offset: 5,
-            address: Some(SocketAddr::from(([127, 0, 0, 1], 2379))),
-            previous: None,
-            phase: Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }),
-        };
+        let record = Record::blank(Phase::Running(Identity { boot_id: "b".into(), pid: 7, start_time: 9 }));
+        ledger
+            .write(&Record { program: "/a/longer/path/than/the/one/that/follows".into(), ..record.clone() })
+            .unwrap();
         ledger.write(&record).unwrap();
         let torn = dir.path().join("ledger/demo.postgres.json");
         files::write_atomic(&torn, b"{\"component\":", None).unwrap();

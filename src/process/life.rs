@@ -82,16 +82,25 @@ impl Life {
     /// Lets the kernel forget a dead child. Nothing may be left of the component: its pid can be reused from here on.
     /// False when it was buried before.
     pub(super) fn bury(&self) -> bool {
-        let Some(status) = self.status() else { return false };
+        self.bury_by(|pid, wait| Some(children::forget(pid, wait))).unwrap_or(false)
+    }
+
+    /// The same, but never waits: `None` when that was not possible at once.
+    pub(super) fn try_bury(&self) -> Option<bool> {
+        self.bury_by(|pid, wait| children::try_forget(pid, wait))
+    }
+
+    fn bury_by(&self, forget: impl FnOnce(u32, &dyn Fn()) -> Option<()>) -> Option<bool> {
+        let Some(status) = self.status() else { return Some(false) };
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = matches!(*end, End::Died(_));
-        if is_first {
-            children::forget(self.identity.pid, || {
-                exit_status(self.pidfd.get_ref(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
-            });
-            *end = End::Reaped(status);
+        if !matches!(*end, End::Died(_)) {
+            return Some(false);
         }
-        is_first
+        forget(self.identity.pid, &|| {
+            exit_status(self.pidfd.get_ref(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        })?;
+        *end = End::Reaped(status);
+        Some(true)
     }
 
     pub(super) fn is_buried(&self) -> bool {

@@ -9,16 +9,18 @@
 //! identity  (boot id, pid, start time), and the pidfd that is checked against it
 //! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here
 //! ledger    one record per component, so that the next daemon finds what this one leaves
+//! leftovers  records and cgroups of the dead, kept for a moment for their successors
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it
 //! orphans   zombies that were reparented to the daemon
-//! birth     what a child starts with;  raw  the code between fork and exec
+//! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
 
 mod adoption;
 mod birth;
+mod births;
 mod cgroup;
 mod children;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -27,6 +29,7 @@ mod hierarchy;
 mod host;
 mod identity;
 mod ledger;
+mod leftovers;
 mod life;
 pub mod lock;
 mod mark;

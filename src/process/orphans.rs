@@ -6,13 +6,17 @@
 
 use super::{children, identity, raw};
 use procfs::process::Process;
-use rustix::process::{WaitOptions, getpid, set_child_subreaper, waitpid};
+use rustix::process::{WaitOptions, child_subreaper, getpid, set_child_subreaper, waitpid};
+use std::fs;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A birth takes a millisecond; a zombie that stays for a few more disturbs nobody.
 const AFTER_A_BIRTH: Duration = Duration::from_millis(20);
+
+/// From a SIGCHLD to the look for orphans: a restart and the next thousand deaths come first.
+const AFTER_A_DEATH: Duration = Duration::from_millis(100);
 
 /// Makes this process the subreaper, closes inherited descriptors to its children, and collects orphaned zombies on each
 /// SIGCHLD from now on. Call once, in the runtime, after the survivors were reaped.
@@ -22,12 +26,45 @@ pub fn adopt() -> io::Result<()> {
     let mut child_ended = signal(SignalKind::child())?;
     tokio::spawn(async move {
         while child_ended.recv().await.is_some() {
+            // Most deaths are of children somebody else waits for, and many come together.
+            tokio::time::sleep(AFTER_A_DEATH).await;
+            if none() {
+                continue;
+            }
             while matches!(tokio::task::spawn_blocking(collect).await, Ok(None)) {
                 tokio::time::sleep(AFTER_A_BIRTH).await;
             }
         }
     });
     Ok(())
+}
+
+/// Whether this process has no child but those that are registered, dead or alive. Reads a few lines from the kernel's memory
+/// and never waits: false where it cannot be told at once.
+///
+/// What a dead process leaves behind becomes a child of the nearest subreaper above it before its death is told to anyone.
+/// So where this holds, a child of this process that was seen dead has left nobody.
+pub(super) fn none() -> bool {
+    child_subreaper().is_ok_and(|is_subreaper| is_subreaper.is_some()) && children::all_known(list_children)
+}
+
+/// `None` on a kernel without CONFIG_PROC_CHILDREN. Orphans, and the children of a thread that ended, are the first thread's:
+/// it is read last, so that none moves there unseen.
+fn list_children() -> Option<Vec<u32>> {
+    let first = std::process::id();
+    let of = |thread: u32| fs::read_to_string(format!("/proc/self/task/{thread}/children"));
+    let mut all = String::new();
+    for entry in fs::read_dir("/proc/self/task").ok()? {
+        let thread = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        match of(thread) {
+            Ok(children) if thread != first => all.push_str(&children),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return None,
+            // It has just ended.
+            _ => {}
+        }
+    }
+    all.push_str(&of(first).ok()?);
+    all.split_whitespace().map(|pid| pid.parse().ok()).collect()
 }
 
 pub(super) fn become_subreaper() -> io::Result<()> {

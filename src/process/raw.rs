@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::birth::{Birth, BirthError, Newborn, Stage};
+use super::children;
 use berth_actors::spec::User;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::Mode;
@@ -45,7 +46,9 @@ pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
     let mut embarkation = Embarkation { birth, image: &image, failure: None };
     let newborn = fork(birth.cgroup, &mut embarkation).map_err(|errno| Stage::Fork.failed(errno))?;
     let Some((stage, errno)) = embarkation.failure else { return Ok(newborn) };
-    let _ = waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED);
+    children::forget(newborn.pid, || {
+        let _ = waitid(WaitId::PidFd(newborn.pidfd.as_fd()), WaitIdOptions::EXITED);
+    });
     Err(stage.failed(errno))
 }
 
@@ -224,6 +227,19 @@ fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage
             return Err((Stage::Setup, last_errno()));
         }
     }
+    if let Some((from, to)) = birth.passed {
+        // SAFETY: as above. Onto itself, dup2 would leave it close-on-exec.
+        let passed = unsafe {
+            if from.as_raw_fd() == to {
+                libc::fcntl(to, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(from.as_raw_fd(), to)
+            }
+        };
+        if passed < 0 {
+            return Err((Stage::Setup, last_errno()));
+        }
+    }
     rustix::process::setsid().map_err(at(Stage::Setup))?;
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     if let Some(user) = birth.user {
@@ -333,7 +349,6 @@ pub(crate) fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::children;
     use rustix::pipe::{PipeFlags, pipe_with};
     use std::fs::File;
     use std::io::Read;
@@ -362,6 +377,7 @@ mod tests {
             stderr: null.as_fd(),
             cgroup: None,
             user: None,
+            passed: None,
             dies_with_thread: false,
         };
         let image = Image::new(&birth).unwrap();

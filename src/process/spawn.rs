@@ -41,6 +41,7 @@ pub(super) fn start(
         stderr: log.as_fd(),
         cgroup: cgroup.as_ref().map(AsFd::as_fd),
         user: spec.user,
+        passed: spec.ready.as_ref().map(|passed| (passed.file.as_fd(), passed.number)),
         dies_with_thread: false,
     })
     .map_err(failed)

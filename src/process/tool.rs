@@ -113,6 +113,7 @@ fn live(
         stderr: stderr.as_fd(),
         cgroup: None,
         user: tool.user,
+        passed: None,
         dies_with_thread: true,
     })?;
     let ended = life::ended_before(&newborn.pidfd, timespec(deadline), Some(caller_left));

@@ -52,6 +52,7 @@ impl Seat {
             dir: self.data.clone(),
             output: self.logs.join(format!("{component}.log")),
             user: self.owner,
+            ready: None,
         }
     }
 

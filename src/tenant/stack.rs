@@ -1,6 +1,5 @@
-//! A tenant's chain: its blueprints in order, with their policies and what each does when an earlier one dies (G2).
+//! A tenant's chain: its blueprints in order, on the terms of [`crate::policy`].
 
-use super::defaults::{self, Life};
 use super::dsn::Database;
 use super::k3s::K3s;
 use super::kine::{Endpoint, Kine};
@@ -8,10 +7,11 @@ use super::kube_apiserver::KubeApiserver;
 use super::kube_controller_manager::KubeControllerManager;
 use super::openbao::OpenBao;
 use super::postgres::Postgres;
-use super::{Tenant, k3s, kine, kube_apiserver, kube_controller_manager, openbao, postgres};
+use super::{Tenant, k3s};
 use crate::components::{Components, Program};
-use berth_actors::host::{Blueprint, Distribution, Guard};
-use berth_actors::spec::{Reaction, Role, Seam, Step};
+use crate::policy::{Policies, Supervised, step};
+use berth_actors::host::{Distribution, Guard};
+use berth_actors::spec::{Role, Seam, Step};
 use berth_actors::status::ChainStatus;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,45 +21,30 @@ pub const KINE_DATABASE: &str = "kine";
 pub const OPENBAO_DATABASE: &str = "bao";
 
 /// postgres, OpenBao, kine, guard, the Kubernetes of its distribution and, where given, the cloud controller manager.
-pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>) -> Vec<Step> {
+pub fn steps(tenant: &Tenant, guard: Arc<dyn Guard>, ccm: Option<Step>, policies: &Policies) -> Vec<Step> {
     let components = tenant.components();
     let mut steps = vec![
-        step(postgres::NAME, postgres_of(tenant), defaults::postgres()),
-        played_by(
-            &components.openbao,
-            riding(step(openbao::NAME, openbao_of(tenant), defaults::openbao()), &[postgres::NAME]),
-        ),
-        played_by(
-            &components.kine,
-            riding(step(kine::NAME, kine_of(tenant), defaults::kine()), &[postgres::NAME, openbao::NAME]),
-        ),
+        step(Supervised::Postgres, postgres_of(tenant), policies),
+        played_by(&components.openbao, step(Supervised::OpenBao, openbao_of(tenant), policies)),
+        played_by(&components.kine, step(Supervised::Kine, kine_of(tenant), policies)),
     ];
-    let guarded = |step| Step { role: Role::Kubernetes, seam: Seam::Guarded(guard), ..riding(step, &STORES) };
+    let guarded = |step| Step { role: Role::Kubernetes, seam: Seam::Guarded(guard), ..step };
     match tenant.distribution() {
         Distribution::Kubernetes => {
-            let apiserver = step(kube_apiserver::NAME, apiserver_of(tenant), defaults::kube_apiserver());
+            let apiserver = step(Supervised::KubeApiserver, apiserver_of(tenant), policies);
             steps.push(played_by(&components.kube_apiserver, guarded(apiserver)));
-            let controllers = step(
-                kube_controller_manager::NAME,
-                controllers_of(tenant),
-                defaults::kube_controller_manager(),
-            );
-            // Not the API server: a settled controller manager needs up to 24 s to find it again, a restart 0.5 s.
-            steps.push(played_by(&components.kube_controller_manager, riding(controllers, &STORES)));
+            let controllers = step(Supervised::KubeControllerManager, controllers_of(tenant), policies);
+            steps.push(played_by(&components.kube_controller_manager, controllers));
         }
         Distribution::K3s => {
-            let k3s = guarded(step(k3s::NAME, k3s_of(tenant), defaults::k3s()));
+            let k3s = guarded(step(Supervised::K3s, k3s_of(tenant), policies));
             steps.push(match &components.k3s {
                 Some(program) => played_by(program, k3s),
                 None => k3s,
             });
         }
     }
-    if let Some(ccm) = ccm {
-        let earlier: Vec<&str> = steps.iter().map(|step| step.component.as_str()).collect();
-        let ccm = riding(ccm, &earlier);
-        steps.push(ccm);
-    }
+    steps.extend(ccm);
     steps
 }
 
@@ -71,9 +56,6 @@ pub fn distribution_of(chain: &ChainStatus) -> Distribution {
         Distribution::Kubernetes
     }
 }
-
-/// What every Kubernetes rides through.
-const STORES: [&str; 3] = [postgres::NAME, openbao::NAME, kine::NAME];
 
 fn postgres_of(tenant: &Tenant) -> Postgres {
     let accounts = tenant.accounts();
@@ -155,29 +137,6 @@ fn played_by(program: &Program, step: Step) -> Step {
     Step { stand_in: program.stand_in.clone(), ..step }
 }
 
-/// A step that no earlier one matters to yet. The kcp store's postgres is one by itself.
-pub fn step(component: &str, blueprint: impl Blueprint, life: Life) -> Step {
-    Step {
-        component: component.to_owned(),
-        role: Role::Plain,
-        seam: Seam::Open,
-        blueprint: Arc::new(blueprint),
-        restart: life.restart,
-        stop: life.stop,
-        start_deadline: life.start_deadline,
-        reactions: BTreeMap::new(),
-        stand_in: None,
-    }
-}
-
-/// `step` keeps running while one of `earlier` is away, unless it already says otherwise.
-fn riding(mut step: Step, earlier: &[&str]) -> Step {
-    for name in earlier {
-        step.reactions.entry((*name).to_owned()).or_insert(Reaction::RideThrough(defaults::RIDE_THROUGH));
-    }
-    step
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Accounts;
@@ -185,6 +144,7 @@ mod tests {
     use crate::layout::Layout;
     use async_trait::async_trait;
     use berth_actors::host::{PrepareError, WaitNote};
+    use berth_actors::spec::Reaction;
 
     #[derive(Debug)]
     struct Nobody;
@@ -211,9 +171,10 @@ mod tests {
         let accounts = Accounts { owner: None, component: "c".into(), daemon: "d".into() };
         let layout = Layout::new("/s".into(), Some("/r".into()));
         let tenant = Tenant::new(&layout, "demo", "u", distribution, components, accounts, 16443).unwrap();
-        // What the estate appends; here any step will do.
-        let ccm = step("ccm", k3s_of(&tenant), defaults::cloud_controller_manager());
-        steps(&tenant, Arc::new(Nobody), Some(ccm))
+        // What the estate appends; here any blueprint will do.
+        let policies = Policies::default();
+        let ccm = step(Supervised::CloudControllerManager, k3s_of(&tenant), &policies);
+        steps(&tenant, Arc::new(Nobody), Some(ccm), &policies)
     }
 
     fn names(chain: &[Step]) -> Vec<&str> {
@@ -227,15 +188,16 @@ mod tests {
         let stores = ["postgres", "openbao", "kine"];
         assert_eq!(
             names(&kubernetes),
-            [&stores[..], &["kube-apiserver", "kube-controller-manager", "ccm"]].concat()
+            [&stores[..], &["kube-apiserver", "kube-controller-manager", "cloud-controller-manager"]]
+                .concat()
         );
-        assert_eq!(names(&k3s), [&stores[..], &["k3s", "ccm"]].concat());
+        assert_eq!(names(&k3s), [&stores[..], &["k3s", "cloud-controller-manager"]].concat());
         let (step, ccm) = (&k3s[3], &k3s[4]);
         assert!(step.role == Role::Kubernetes && matches!(step.seam, Seam::Guarded(_)));
         for earlier in stores {
-            assert_eq!(step.reaction_to(earlier), Reaction::RideThrough(defaults::RIDE_THROUGH));
+            assert!(matches!(step.reaction_to(earlier), Reaction::RideThrough(_)), "{earlier}");
         }
-        assert_eq!(ccm.reaction_to("k3s"), Reaction::RideThrough(defaults::RIDE_THROUGH));
+        assert!(matches!(ccm.reaction_to("k3s"), Reaction::RideThrough(_)));
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl Blueprint for StandIn {
             dir: self.data.clone(),
             output: self.data.join(format!("{}.log", self.name)),
             user: None,
+            ready: None,
         })
     }
 

@@ -7,6 +7,7 @@ use berth::components::{Components, Program};
 use berth::estate::HostEstate;
 use berth::kcp::KcpConfig;
 use berth::layout::Layout;
+use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
@@ -54,7 +55,7 @@ impl StandIns {
             owner: None,
         };
         let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };
-        let real = HostEstate::new(layout.clone(), components, accounts, kcp, ports());
+        let real = HostEstate::new(layout.clone(), components, accounts, kcp, ports(), Policies::default());
         Self { layout: layout.clone(), real, ports: Arc::new(ports()) }
     }
 

@@ -120,7 +120,7 @@ const PLACES: [(&str, Trigger); 35] = [
     ("spawn-intent", Death),
     ("spawn-born", Death),
     ("spawn-recorded", Death),
-    ("ledger-created", Death),
+    ("ledger-writing", Death),
     ("ledger-written", Death),
     ("exit-seen", Death),
     ("reap-killed", Death),

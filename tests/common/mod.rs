@@ -142,6 +142,11 @@ impl Home {
         Dev { home: self, child: Some(child), log: PathBuf::from("/dev/null") }
     }
 
+    /// The daemon of a configuration file.
+    pub fn up(&self, configuration: &Path) -> Dev<'_> {
+        self.run(&["up", "--config", configuration.to_str().unwrap()], &[])
+    }
+
     fn dev_arguments(&self) -> Vec<String> {
         let components = berth::testing::components();
         let path = |path: &Path| path.to_str().unwrap().to_owned();

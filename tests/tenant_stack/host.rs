@@ -103,7 +103,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
     command
         .args(&spec.args)
         .env_clear()
-        .envs(&spec.env)
+        .envs(spec.env.iter().chain(&spec.start_env))
         .current_dir(&spec.dir)
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
@@ -113,7 +113,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
         command.uid(user.uid).gid(user.gid);
     }
     let mut child = command.spawn().unwrap();
-    let identity = Identity { boot_id: String::new(), pid: child.id().unwrap(), start_time: 0 };
+    let identity = Identity { boot_id: "".into(), pid: child.id().unwrap(), start_time: 0 };
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),

@@ -12,6 +12,7 @@
 mod host;
 
 use berth::log_line;
+use berth::policy::Policies;
 use berth::tenant::dsn::Database;
 use berth::tenant::kine::{Endpoint, Kine};
 use berth::tenant::postgres::databases;
@@ -31,8 +32,11 @@ use std::time::Duration;
 
 const SECRET: &str = "never-in-clear-text";
 
+/// As long as the default says that a gate may stay shut.
+const RIDE_THROUGH: Duration = Duration::from_secs(15);
+
 fn steps(place: &Place) -> Vec<Step> {
-    stack::steps(&place.tenant, Arc::new(Agreeable), None)
+    stack::steps(&place.tenant, Arc::new(Agreeable), None, &Policies::default())
 }
 
 fn step<'a>(steps: &'a [Step], name: &str) -> &'a Step {
@@ -88,7 +92,7 @@ async fn a_tenant_starts_stops_and_starts_again_with_its_data() {
         if step.component == postgres::NAME {
             *life = host::spawn(&step.component, &*step.blueprint, &Context::default()).await;
         }
-        host::ready(&*step.blueprint, life, berth::tenant::defaults::RIDE_THROUGH).await.unwrap();
+        host::ready(&*step.blueprint, life, RIDE_THROUGH).await.unwrap();
         println!("{:24} after postgres was killed {:>10.2?}", step.component, at.elapsed());
     }
     host::stop(&steps, lives).await;

@@ -9,6 +9,9 @@
 //! first, from the end, one at a time: while one is unfinished nothing starts. Then the first step that is not ready gets
 //! its start. There is no other order in which anything can happen.
 //!
+//! A step that ended cleanly where its policy leaves it at that (`Done`) is gone, as in OTP: what runs behind it runs on. But
+//! its gate is shut, so nothing behind it starts until an operator's retry.
+//!
 //! What an earlier daemon left is adopted first, in order; nothing starts or stops meanwhile. A step whose process did not
 //! survive, or no longer fits, then counts as one that died under those behind it.
 //!
@@ -78,6 +81,9 @@ enum Stage {
     Stopping,
     Dead,
     Due,
+    /// It ended, and its policy leaves it at that; it is being reaped.
+    Ended,
+    Done,
     Failed,
     Refused,
 }
@@ -94,6 +100,8 @@ struct Link {
     /// It rode through an earlier step's death: its gate is looked at once everything before it is ready.
     recheck: Option<Duration>,
     reason: Option<String>,
+    /// Why what is left of it cannot be ended yet.
+    stuck: Option<String>,
 }
 
 #[derive(Debug)]
@@ -136,6 +144,7 @@ impl Chain {
                 must_stop: false,
                 recheck: None,
                 reason: None,
+                stuck: None,
             })
             .collect();
         Ok(Self { links, up: false, adopting: None, was_ready: false, reported: (ChainState::Down, None) })
@@ -147,7 +156,8 @@ impl Chain {
 
     /// Whether a step behind this one has a process, or is about to: it knows where this one listened.
     pub fn has_dependants(&self, index: usize) -> bool {
-        let idle = |link: &Link| matches!(link.stage, Stage::Down | Stage::Failed | Stage::Refused);
+        let idle =
+            |link: &Link| matches!(link.stage, Stage::Down | Stage::Done | Stage::Failed | Stage::Refused);
         !self.links[index + 1..].iter().all(idle)
     }
 
@@ -161,16 +171,7 @@ impl Chain {
                 self.up = false;
                 self.was_ready = false;
             }
-            Event::Retry => {
-                for (index, link) in self.links.iter_mut().enumerate() {
-                    if matches!(link.stage, Stage::Failed | Stage::Refused) {
-                        // Its child answers with `Due`; until then it is no longer a give-up.
-                        link.stage = Stage::Starting;
-                        link.reason = None;
-                        effects.push(Effect::Retry(index));
-                    }
-                }
-            }
+            Event::Retry => effects.extend(self.retry()),
             Event::Child { index, life } => effects.extend(self.child(index, life)),
         }
         effects.extend(self.go_on_adopting());
@@ -181,11 +182,16 @@ impl Chain {
 
     fn child(&mut self, index: usize, life: Life) -> Vec<Effect> {
         let link = &mut self.links[index];
+        link.stuck = None;
+        if let Life::Stuck { reason } = life {
+            link.stuck = Some(reason);
+            return Vec::new();
+        }
         if link.stage == Stage::Stopping && life != Life::Down {
             return Vec::new();
         }
         match life {
-            Life::Starting | Life::Stopping => {}
+            Life::Starting | Life::Stopping | Life::Stuck { .. } => {}
             Life::Adopted { fits } => {
                 link.stage = Stage::Ready;
                 link.must_stop = !fits;
@@ -202,6 +208,15 @@ impl Chain {
                 link.reason = None;
             }
             Life::Due => link.stage = Stage::Due,
+            Life::Ended => {
+                link.stage = Stage::Ended;
+                link.recheck = None;
+            }
+            Life::Done { how } => {
+                link.stage = Stage::Done;
+                link.must_stop = false;
+                link.reason = Some(format!("{how}, and its policy leaves it at that"));
+            }
             Life::Failed { reason, refused } => {
                 link.stage = if refused { Stage::Refused } else { Stage::Failed };
                 link.must_stop = false;
@@ -221,6 +236,22 @@ impl Chain {
             }
         }
         Vec::new()
+    }
+
+    fn retry(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            if matches!(link.stage, Stage::Done | Stage::Failed | Stage::Refused) {
+                // Its child answers with `Due`; until then it is no longer an end.
+                link.stage = Stage::Starting;
+                link.reason = None;
+                effects.push(Effect::Retry(index));
+                // What was left running behind an end that nothing followed must not be there at its start.
+                effects.extend(self.spread(index));
+            }
+        }
+        effects
     }
 
     /// Once, before anything runs: a chain that knows its processes has none left to find.
@@ -253,7 +284,8 @@ impl Chain {
         let mut excused = Vec::new();
         for index in first + 1..self.links.len() {
             let link = &mut self.links[index];
-            if matches!(link.stage, Stage::Down | Stage::Failed | Stage::Refused) {
+            let at_rest = [Stage::Down, Stage::Ended, Stage::Done, Stage::Failed, Stage::Refused];
+            if at_rest.contains(&link.stage) {
                 continue;
             }
             let ride = gone.iter().try_fold(Duration::ZERO, |longest, &dead| match link.reactions[dead] {
@@ -322,10 +354,15 @@ impl Chain {
 
     fn judge(&self) -> (ChainState, Option<String>) {
         let at = |stage: Stage| self.links.iter().find(|link| link.stage == stage);
-        let because = |link: &Link| link.reason.as_ref().map(|reason| format!("{}: {reason}", link.name));
+        let because = |link: &Link| {
+            link.stuck.as_ref().or(link.reason.as_ref()).map(|reason| format!("{}: {reason}", link.name))
+        };
         if !self.up {
-            let all_down = self.links.iter().all(|link| link.stage == Stage::Down);
-            return (if all_down { ChainState::Down } else { ChainState::Stopping }, None);
+            if self.links.iter().all(|link| link.stage == Stage::Down) {
+                return (ChainState::Down, None);
+            }
+            let stuck = self.links.iter().rfind(|link| link.stuck.is_some());
+            return (ChainState::Stopping, stuck.and_then(because));
         }
         if let Some(link) = at(Stage::Refused) {
             return (ChainState::Refused, because(link));
@@ -335,6 +372,7 @@ impl Chain {
         }
         match self.links.iter().find(|link| link.stage != Stage::Ready || link.recheck.is_some()) {
             None => (ChainState::Ready, None),
+            Some(link) if link.stage == Stage::Done => (ChainState::Done, because(link)),
             Some(link) if self.was_ready => (ChainState::Recovering, because(link)),
             Some(link) => (ChainState::Starting, because(link)),
         }

@@ -223,6 +223,62 @@ fn a_guard_that_refuses_a_restart_leaves_what_rides_through_as_it_is() {
     assert_eq!(orders(&chain.step(ready(3))), ["recheck 4"]);
 }
 
+fn ended_cleanly(chain: &mut Chain, index: usize) {
+    assert_eq!(orders(&chain.step(child(index, Life::Ended))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(index, Life::Done { how: "exit code 0".into() }))), [""; 0]);
+}
+
+#[test]
+fn a_step_that_is_done_stops_nothing_behind_it_and_says_why_it_is_gone() {
+    let mut chain = running();
+    ended_cleanly(&mut chain, 2);
+    let (state, reason) = chain.state();
+    assert_eq!(state, ChainState::Done);
+    assert_eq!(reason.unwrap(), "apiserver: exit code 0, and its policy leaves it at that");
+}
+
+#[test]
+fn nothing_starts_behind_a_step_that_is_done_and_no_neighbours_death_revives_it() {
+    let mut chain = running();
+    ended_cleanly(&mut chain, 2);
+    chain.step(dead(3));
+    assert_eq!(orders(&chain.step(child(3, Life::Due))), [""; 0], "its gate is shut");
+    chain.step(dead(0));
+    assert_eq!(chain.state().0, ChainState::Recovering);
+    assert_eq!(orders(&chain.step(child(0, Life::Due))), ["start 0"]);
+    assert_eq!(orders(&chain.step(ready(0))), ["recheck 1"]);
+    assert_eq!(orders(&chain.step(ready(1))), [""; 0]);
+    assert_eq!(chain.state().0, ChainState::Done);
+}
+
+#[test]
+fn a_retry_of_a_step_that_is_done_first_stops_what_must_not_run_at_its_start() {
+    let mut chain = running();
+    ended_cleanly(&mut chain, 2);
+    assert_eq!(orders(&chain.step(Event::Retry)), ["stop 3"]);
+    chain.step(child(2, Life::Due));
+    assert_eq!(orders(&chain.step(child(3, Life::Down))), ["start 2"]);
+    assert_eq!(orders(&chain.step(ready(2))), ["start 3"]);
+    assert_eq!(orders(&chain.step(ready(3))), ["recheck 4"]);
+    chain.step(ready(4));
+    assert_eq!(chain.state(), (ChainState::Ready, None));
+}
+
+#[test]
+fn a_stop_that_hangs_names_what_hangs_and_goes_on_there() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(Event::Down)), ["stop 4"]);
+    assert_eq!(orders(&chain.step(child(4, Life::Down))), ["stop 3"]);
+    let reason = "still alive 5s after SIGKILL: kcm (pid 9)";
+    assert_eq!(orders(&chain.step(child(3, Life::Stuck { reason: reason.into() }))), [""; 0]);
+    assert_eq!(chain.state(), (ChainState::Stopping, Some(format!("kcm: {reason}"))));
+    assert_eq!(orders(&chain.step(Event::Up)), [""; 0], "a failed stop blocks every start");
+    assert_eq!(chain.state(), (ChainState::Starting, Some(format!("kcm: {reason}"))));
+    assert_eq!(orders(&chain.step(Event::Down)), [""; 0]);
+    assert_eq!(orders(&chain.step(child(3, Life::Down))), ["stop 2"], "resumed at the failed step");
+    assert_eq!(chain.state(), (ChainState::Stopping, None));
+}
+
 proptest! {
     /// Children that do as told, or die, in any order: never a start before its gate, stops in reverse, and once the
     /// deaths end everything is ready again.

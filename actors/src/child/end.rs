@@ -4,7 +4,7 @@
 use super::{Child, Effect, Life, Phase, REAP_DEADLINE, REAP_RETRY, Then, Timer};
 use crate::host::ExitStatus;
 use crate::identity::Identity;
-use crate::policy::{Ending, Verdict};
+use crate::policy::{Ending, Rest, Verdict};
 use rand::Rng;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ impl Child {
         match self.phase.clone() {
             // Said once: the chain would take a second word for the end of a life that has not begun yet.
             Phase::Down => Vec::new(),
-            Phase::Failed { .. } | Phase::Due => self.down(),
+            Phase::Failed { .. } | Phase::Done | Phase::Due => self.down(),
             Phase::Backoff => {
                 let mut effects = vec![Effect::Disarm(Timer::Backoff)];
                 effects.extend(self.down());
@@ -55,6 +55,7 @@ impl Child {
             Then::Down => Life::Stopping,
             Then::Judge { failure, .. } => Life::Dead { failure: failure.clone() },
             Then::Fail { reason } => Life::Dead { failure: reason.clone() },
+            Then::Rest { .. } => Life::Ended,
         };
         let mut effects = vec![
             Effect::Disarm(Timer::Gate),
@@ -81,8 +82,12 @@ impl Child {
         let mut effects: Vec<_> =
             [Timer::Gate, Timer::Stop, Timer::Repeat].into_iter().map(Effect::Disarm).collect();
         effects.push(self.arm(Timer::Reap, REAP_DEADLINE));
-        if let Then::Judge { failure, .. } | Then::Fail { reason: failure } = &then {
-            effects.push(Effect::Became(Life::Dead { failure: failure.clone() }));
+        match &then {
+            Then::Judge { failure, .. } | Then::Fail { reason: failure } => {
+                effects.push(Effect::Became(Life::Dead { failure: failure.clone() }));
+            }
+            Then::Rest { .. } => effects.push(Effect::Became(Life::Ended)),
+            Then::Down => {}
         }
         effects.push(Effect::Reap { identity: identity.clone() });
         self.phase = Phase::Reaping { identity, then };
@@ -96,31 +101,40 @@ impl Child {
             Phase::Ready { since, .. }
             | Phase::Adopted { since, .. }
             | Phase::Gating { ready_since: Some(since), .. } => {
-                let ready_for = Some(now.duration_since(since));
-                self.reap(
-                    identity,
-                    Then::Judge { failure: status.to_string(), status: Some(status), ready_for },
-                )
+                let then = self.after_exit(status, status.to_string(), Some(now.duration_since(since)));
+                self.reap(identity, then)
             }
             Phase::Discovering { .. } | Phase::Gating { .. } => {
-                let failure = format!("{status} before it was ready");
-                self.reap(identity, Then::Judge { failure, status: Some(status), ready_for: None })
+                let then = self.after_exit(status, format!("{status} before it was ready"), None);
+                self.reap(identity, then)
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Known before the reap, and told: an end that nothing follows must not make the steps behind it restart.
+    fn after_exit(&self, status: ExitStatus, how: String, ready_for: Option<Duration>) -> Then {
+        match self.policy.restart.rest(status) {
+            Some(rest) => Then::Rest { how, rest },
+            None => Then::Judge { failure: how, status: Some(status), ready_for },
         }
     }
 
     pub(super) fn reaped(&mut self, result: Result<(), String>, now: Instant) -> Vec<Effect> {
         let Phase::Reaping { then, .. } = self.phase.clone() else { return Vec::new() };
         if let Err(reason) = result {
-            self.last_failure = Some(reason);
-            return vec![self.arm(Timer::Reap, REAP_RETRY)];
+            self.last_failure = Some(reason.clone());
+            self.stuck = Some(reason.clone());
+            return vec![self.arm(Timer::Reap, REAP_RETRY), Effect::Became(Life::Stuck { reason })];
         }
+        self.stuck = None;
         let mut effects = vec![Effect::Disarm(Timer::Reap)];
         effects.extend(match then {
             Then::Down => self.down(),
             Then::Fail { reason } => self.fail(reason, false),
             Then::Judge { failure, status, ready_for } => self.judge(failure, status, ready_for, now),
+            Then::Rest { how, rest: Rest::Done } => self.done(how),
+            Then::Rest { how, rest: Rest::Failed } => self.fail(unrestarted(&how), false),
         });
         effects
     }
@@ -148,7 +162,7 @@ impl Child {
                 self.phase = Phase::Backoff;
                 if delay.is_zero() { self.due() } else { vec![self.arm(Timer::Backoff, delay)] }
             }
-            Verdict::Leave => self.fail(format!("{failure}; its policy does not restart it"), false),
+            Verdict::Leave => self.fail(unrestarted(&failure), false),
             Verdict::GiveUp { restarts } => {
                 let window = self.policy.window.as_secs();
                 self.fail(
@@ -164,6 +178,11 @@ impl Child {
         vec![Effect::Became(Life::Due)]
     }
 
+    fn done(&mut self, how: String) -> Vec<Effect> {
+        self.phase = Phase::Done;
+        vec![Effect::Became(Life::Done { how })]
+    }
+
     pub(super) fn fail(&mut self, reason: String, refused: bool) -> Vec<Effect> {
         self.last_failure = Some(reason.clone());
         self.phase = Phase::Failed { refused };
@@ -176,10 +195,14 @@ impl Child {
     }
 
     pub(super) fn retry(&mut self) -> Vec<Effect> {
-        if !matches!(self.phase, Phase::Failed { .. }) {
+        if !matches!(self.phase, Phase::Failed { .. } | Phase::Done) {
             return Vec::new();
         }
         self.history.clear();
         self.due()
     }
+}
+
+fn unrestarted(how: &str) -> String {
+    format!("{how}; its policy does not restart it")
 }

@@ -142,11 +142,21 @@ pub enum Life {
     Dead {
         failure: String,
     },
+    /// Ended unasked, and its policy leaves it at that; what is left of it is being reaped.
+    Ended,
     /// The restart delay is over; it waits for `Start`.
     Due,
+    /// It ended cleanly, and its policy leaves it at that.
+    Done {
+        how: String,
+    },
     /// Gave up, or must not be restarted. `refused`: the identity guard said no.
     Failed {
         reason: String,
         refused: bool,
+    },
+    /// What is left of it cannot be ended; it is tried again, and nothing else happens before that.
+    Stuck {
+        reason: String,
     },
 }

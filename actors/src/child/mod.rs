@@ -7,7 +7,7 @@
 //!   Down ─────────────▶ Preparing ─▶ Spawning ─▶ Discovering ─▶ Gating ─────▶ Ready
 //!    ▲                      │            │            │            │            │ exit, Stop
 //!    │   Stop               ▼            ▼            ▼            ▼            ▼
-//!    └──────────────── Cancelling     (as below)   Ending ──▶ Reaping ──▶ Down | Backoff | Failed
+//!    └──────────────── Cancelling     (as below)   Ending ──▶ Reaping ──▶ Down | Backoff | Done | Failed
 //! ```
 //! Four rules hold in every state. A start can be interrupted by a stop at any point. Whatever ends, the whole process
 //! tree is reaped before anything else happens. An event that carries another attempt or identity than the current one
@@ -26,7 +26,7 @@ pub use event::{Effect, Event, Found, Life, Timer};
 
 use crate::host::ExitStatus;
 use crate::identity::Identity;
-use crate::policy::{History, RestartPolicy};
+use crate::policy::{History, Rest, RestartPolicy};
 use crate::spec::StopPlan;
 use crate::status::ChildState;
 use rand::SeedableRng;
@@ -52,6 +52,11 @@ enum Then {
     /// No restart can help.
     Fail {
         reason: String,
+    },
+    /// The restart policy leaves it at this end.
+    Rest {
+        how: String,
+        rest: Rest,
     },
 }
 
@@ -96,6 +101,7 @@ enum Phase {
     },
     Backoff,
     Due,
+    Done,
     Failed {
         refused: bool,
     },
@@ -119,6 +125,8 @@ pub struct Child {
     excused: bool,
     stop_deadline: Option<Duration>,
     last_failure: Option<String>,
+    /// Why its last process could not be ended yet.
+    stuck: Option<String>,
 }
 
 impl Child {
@@ -144,6 +152,7 @@ impl Child {
             excused: false,
             stop_deadline: None,
             last_failure: None,
+            stuck: None,
         }
     }
 
@@ -162,13 +171,14 @@ impl Child {
             }
             Phase::Reaping { then: Then::Down, .. } => ChildState::Stopping,
             Phase::Reaping { .. } | Phase::Backoff | Phase::Due => ChildState::Backoff,
+            Phase::Done => ChildState::Done,
             Phase::Failed { .. } => ChildState::Failed,
         }
     }
 
     /// What this phase waits for, where the host cannot say it better.
-    pub fn waits_for(&self) -> Option<&'static str> {
-        Some(match &self.phase {
+    pub fn waits_for(&self) -> Option<String> {
+        let what = match &self.phase {
             Phase::Adopting { .. } => "what an earlier daemon left",
             Phase::Adopted { .. } => "the steps before it",
             Phase::Preparing => "its preparation",
@@ -177,11 +187,15 @@ impl Child {
             Phase::Gating { .. } => "its gate",
             Phase::Cancelling { .. } => "the interrupted start",
             Phase::Ending { .. } => "its exit",
-            Phase::Reaping { .. } => "the end of its last process",
+            Phase::Reaping { .. } => match &self.stuck {
+                Some(reason) => return Some(format!("the end of its last process: {reason}")),
+                None => "the end of its last process",
+            },
             Phase::Backoff => "its restart delay",
             Phase::Due => "the steps around it",
-            Phase::Down | Phase::Ready { .. } | Phase::Failed { .. } => return None,
-        })
+            Phase::Down | Phase::Ready { .. } | Phase::Done | Phase::Failed { .. } => return None,
+        };
+        Some(what.to_owned())
     }
 
     /// Whether a running process's gate is looked at again.

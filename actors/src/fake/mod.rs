@@ -61,6 +61,8 @@ pub struct FakeHost {
     pub diary: Diary,
     processes: Arc<Mutex<BTreeMap<u32, Process>>>,
     deaf: Arc<Mutex<Vec<String>>>,
+    /// Components whose processes outlive SIGKILL.
+    stuck: Arc<Mutex<BTreeSet<String>>>,
     silent: watch::Sender<Vec<String>>,
     /// How many daemons have died on this host, and how many had when this one began.
     deaths: Arc<AtomicU64>,
@@ -126,6 +128,21 @@ impl FakeHost {
         for process in processes.values_mut().filter(|process| process.component.to_string() == component) {
             process.address = None;
         }
+    }
+
+    /// From now on, processes of `component` outlive every signal, or do so no longer.
+    pub fn stick(&self, component: &str, stuck: bool) {
+        if let Ok(mut components) = self.stuck.lock() {
+            if stuck {
+                components.insert(component.to_owned());
+            } else {
+                components.remove(component);
+            }
+        }
+    }
+
+    fn is_stuck(&self, component: &ComponentId) -> bool {
+        self.stuck.lock().is_ok_and(|stuck| stuck.contains(&component.to_string()))
     }
 
     /// The pid of the latest live process of `component`.
@@ -252,7 +269,7 @@ impl Processes for FakeHost {
         let processes = self.processes.lock().map_err(|error| error.to_string())?;
         if let Some(process) = processes.get(&identity.pid) {
             self.diary.write(format!("signal {} {signal:?}", process.component));
-            if !process.deaf {
+            if !process.deaf && !self.is_stuck(&process.component) {
                 process.exit.send_replace(Some(ExitStatus::Code(0)));
             }
         }
@@ -262,6 +279,9 @@ impl Processes for FakeHost {
     async fn reap(&self, component: &ComponentId, identity: &Identity) -> Result<(), String> {
         self.alive().await;
         self.diary.write(format!("reap {component}"));
+        if self.is_stuck(component) {
+            return Err(format!("still alive 5s after SIGKILL: {component} (pid {})", identity.pid));
+        }
         self.exit(identity.pid, ExitStatus::Signal(9));
         if let Ok(mut processes) = self.processes.lock()
             && let Some(process) = processes.get_mut(&identity.pid)
@@ -366,6 +386,7 @@ impl Blueprint for FakeComponent {
             dir: PathBuf::from("/"),
             output: PathBuf::from("/fake.log"),
             user: None,
+            ready: None,
         })
     }
 

@@ -7,6 +7,7 @@ use crate::host::{
     Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
+use crate::policy::RestartPolicy;
 use crate::root::{Kcp, World};
 use crate::spec::{Reaction, Step};
 use crate::status::{FrontStatus, FrontTarget};
@@ -23,6 +24,7 @@ pub struct FakeWorld {
     pub host: FakeHost,
     pub diary: Diary,
     components: Arc<Mutex<BTreeMap<String, FakeComponent>>>,
+    policies: Arc<Mutex<BTreeMap<String, RestartPolicy>>>,
     state: Arc<Mutex<State>>,
     stalled: watch::Sender<Option<String>>,
 }
@@ -55,6 +57,11 @@ impl FakeWorld {
     pub fn component(&self, id: &str) -> FakeComponent {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
         components.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// The restart policy of `demo/kine`, where it is not the default, for daemons that start from now on.
+    pub fn set_policy(&self, id: &str, policy: RestartPolicy) {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), policy);
     }
 
     /// A tenant that exists before the daemon starts.
@@ -174,7 +181,13 @@ impl FakeWorld {
     }
 
     fn chain(&self, chain: &str, names: &[&str]) -> Vec<Step> {
-        names.iter().map(|name| step(name, &self.component(&format!("{chain}/{name}")))).collect()
+        let policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_name = |name: &&str| {
+            let id = format!("{chain}/{name}");
+            let restart = policies.get(&id).cloned().unwrap_or_default();
+            Step { restart, ..step(name, &self.component(&id)) }
+        };
+        names.iter().map(of_name).collect()
     }
 }
 

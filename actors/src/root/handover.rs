@@ -259,7 +259,7 @@ impl Root {
         if running.awaits_new.is_some() && news.chain == running.to.chain() {
             match news.state {
                 ChainState::Ready => self.new_slot(Ok(()), ctx),
-                ChainState::Degraded | ChainState::Refused => {
+                state if state.needs_an_operator() => {
                     self.new_slot(Err(news.reason.clone().unwrap_or_default()), ctx);
                 }
                 _ => {}

@@ -1,5 +1,6 @@
 //! From durable records to chains, once in a daemon's life. Starts nothing itself.
 
+use super::down;
 use super::handover::OLD_SLOT_STOP;
 use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
@@ -100,9 +101,9 @@ impl Root {
         steps: Vec<Step>,
         ctx: &mut Context<Self>,
     ) -> Result<Owned, Refusal> {
-        let parent = ctx.address().recipient();
+        let (parent, stop_bound) = (ctx.address().recipient(), down::bound(&steps));
         Supervisor::launch(name, steps, parent, self.world.outside.clone())
-            .map(Owned::new)
+            .map(|supervisor| Owned::new(supervisor, stop_bound))
             .map_err(|error| Refusal::Failed(format!("{name}: {error}")))
     }
 }

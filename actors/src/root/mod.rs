@@ -2,8 +2,9 @@
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
-//! `handover` runs the blue/green plan, `leadership` waits on the lease.
+//! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
 
+mod down;
 mod handover;
 mod leadership;
 mod load;
@@ -12,7 +13,7 @@ mod status;
 mod tenants;
 #[cfg(test)]
 mod tests;
-mod waiters;
+pub(crate) mod waiters;
 
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
@@ -95,6 +96,7 @@ pub struct Root {
     pen: Arc<Mutex<()>>,
     queue: VecDeque<String>,
     waiters: Waiters,
+    descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
@@ -119,6 +121,7 @@ impl Root {
             pen: Arc::default(),
             queue: VecDeque::new(),
             waiters: Waiters::default(),
+            descent: None,
             handover: None,
             last_handover: None,
             led_by: None,
@@ -173,29 +176,6 @@ impl Root {
             }
         }
         self.start_queued();
-    }
-
-    /// Tenants together; then the slots; then the store under them.
-    fn settle_down(&mut self) {
-        for tenant in self.tenants.values_mut() {
-            tenant.go_down(None);
-        }
-        if !self.tenants.values().all(Owned::is_down) {
-            return;
-        }
-        for slot in self.slots.values_mut() {
-            slot.go_down(None);
-        }
-        if !self.slots.values().all(Owned::is_down) {
-            return;
-        }
-        if let Some(store) = &mut self.store {
-            store.go_down(None);
-            if !store.is_down() {
-                return;
-            }
-        }
-        self.waiters.down();
     }
 
     /// Whether everything that should run is ready, or a chain of it has given up; `None` while neither is known.
@@ -258,7 +238,7 @@ impl Handler<ChainNews> for Root {
     }
 }
 
-/// Answered once everything is down after a [`Command::Down`], whoever gave it.
+/// Answered once everything is down after a [`Command::Down`], whoever gave it; or once its time is over.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct WhenDown;
@@ -299,6 +279,7 @@ impl Handler<Command> for Root {
                 self.waiters.stop();
                 self.abandon_handover(ctx);
                 self.forget_leadership(ctx);
+                self.begin_descent(ctx);
                 self.settle(ctx);
                 Box::pin(async move { done(on_arrival(wait).await) }.into_actor(self))
             }
@@ -318,6 +299,10 @@ impl Handler<Command> for Root {
             Command::StopTenant { name } => self.set_run(&name, false),
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
+            Command::Service { name, .. } => {
+                let text = format!("there is no service {name}: this daemon runs clusters");
+                Box::pin(fut::err(Refusal::NotFound(text)))
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Owned {
     addr: Addr<Supervisor>,
+    stop_bound: Duration,
     /// The goal it was last given.
     up: bool,
     goals: u64,
@@ -22,8 +23,21 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    pub(super) fn new(addr: Addr<Supervisor>) -> Self {
-        Self { addr, up: false, goals: 0, state: ChainState::Down, reason: None, serving: BTreeMap::new() }
+    pub(super) fn new(addr: Addr<Supervisor>, stop_bound: Duration) -> Self {
+        Self {
+            addr,
+            stop_bound,
+            up: false,
+            goals: 0,
+            state: ChainState::Down,
+            reason: None,
+            serving: BTreeMap::new(),
+        }
+    }
+
+    /// The longest its stop may take.
+    pub(super) fn stop_bound(&self) -> Duration {
+        self.stop_bound
     }
 
     pub(super) fn addr(&self) -> &Addr<Supervisor> {
@@ -50,8 +64,9 @@ impl Owned {
         !self.up && self.state == ChainState::Down
     }
 
+    /// Or is done: it will not be ready by itself.
     pub(super) fn gave_up(&self) -> bool {
-        self.up && matches!(self.state, ChainState::Degraded | ChainState::Refused)
+        self.up && self.state.needs_an_operator()
     }
 
     /// On its first way up. One that failed once is no longer: it may try for ever, and must not hold others up.

@@ -38,7 +38,16 @@ impl Root {
                 Some(front) => front.await.map_err(gone)?,
                 None => FrontStatus::default(),
             };
-            Ok(Reply::Status(Box::new(TreeStatus { store, slots, active_slot, front, tenants, handover })))
+            let services = Vec::new();
+            Ok(Reply::Status(Box::new(TreeStatus {
+                store,
+                slots,
+                active_slot,
+                front,
+                tenants,
+                services,
+                handover,
+            })))
         })
     }
 }

@@ -30,8 +30,8 @@ fn at_once(name: &str, tenant: &Owned, run: bool, want: ChainState) -> Option<Ar
         return None;
     }
     if tenant.gave_up() {
-        let text =
-            format!("{name} has given up ({}); berth cluster retry {name} tries again", tenant.reason());
+        let word = if tenant.state() == ChainState::Done { "is done" } else { "has given up" };
+        let text = format!("{name} {word} ({}); berth cluster retry {name} tries again", tenant.reason());
         return Some(Err(Refusal::Conflict(text)));
     }
     (tenant.state() == want).then_some(Ok(()))
@@ -232,7 +232,10 @@ impl Root {
             return refuse(Refusal::Conflict(format!("{name} is being deleted")));
         }
         match self.owned_mut(name) {
-            None => return refuse(unknown(name)),
+            None => {
+                let text = format!("there is no chain {name}; berth status shows those there are");
+                return refuse(Refusal::NotFound(text));
+            }
             Some(chain) if chain.gave_up() => chain.retry(),
             Some(_) => {
                 let text = format!("{name} has not given up: there is nothing to retry");

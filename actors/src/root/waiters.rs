@@ -6,8 +6,8 @@ use crate::status::ChainState;
 use crate::supervisor::ChainNews;
 use tokio::sync::oneshot;
 
-pub(super) type Arrival = Result<(), Refusal>;
-pub(super) type Wait = oneshot::Receiver<Arrival>;
+pub(crate) type Arrival = Result<(), Refusal>;
+pub(crate) type Wait = oneshot::Receiver<Arrival>;
 
 #[derive(Debug)]
 struct Waiter {
@@ -17,46 +17,46 @@ struct Waiter {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+pub(crate) struct Waiters {
     of_chains: Vec<Waiter>,
     all_ready: Vec<oneshot::Sender<Arrival>>,
     all_down: Vec<oneshot::Sender<Arrival>>,
 }
 
 /// A wait that is over before it began.
-pub(super) fn answered(arrival: Arrival) -> Wait {
+pub(crate) fn answered(arrival: Arrival) -> Wait {
     let (reply, wait) = oneshot::channel();
     // The receiver is in our hand.
     let _ = reply.send(arrival);
     wait
 }
 
-pub(super) fn stopping() -> Refusal {
+pub(crate) fn stopping() -> Refusal {
     Refusal::Conflict("the daemon is stopping, or was never started".to_owned())
 }
 
 impl Waiters {
-    pub(super) fn for_chain(&mut self, chain: &str, want: ChainState) -> Wait {
+    pub(crate) fn for_chain(&mut self, chain: &str, want: ChainState) -> Wait {
         let (reply, wait) = oneshot::channel();
         self.of_chains.push(Waiter { chain: chain.to_owned(), want, reply });
         wait
     }
 
-    pub(super) fn for_all_ready(&mut self) -> Wait {
+    pub(crate) fn for_all_ready(&mut self) -> Wait {
         let (reply, wait) = oneshot::channel();
         self.all_ready.push(reply);
         wait
     }
 
-    pub(super) fn for_all_down(&mut self) -> Wait {
+    pub(crate) fn for_all_down(&mut self) -> Wait {
         let (reply, wait) = oneshot::channel();
         self.all_down.push(reply);
         wait
     }
 
     /// A chain changed: whoever waited for that state has arrived; whoever waited for `Ready` hears of a give-up.
-    pub(super) fn hear(&mut self, news: &ChainNews) {
-        let gave_up = matches!(news.state, ChainState::Degraded | ChainState::Refused);
+    pub(crate) fn hear(&mut self, news: &ChainNews) {
+        let gave_up = news.state.needs_an_operator();
         self.answer(|waiter| {
             if waiter.chain != news.chain {
                 None
@@ -72,25 +72,29 @@ impl Waiters {
     }
 
     /// `chain` goes elsewhere from now on: whoever waited for `want` waits in vain.
-    pub(super) fn overrule(&mut self, chain: &str, want: ChainState, refusal: &Refusal) {
+    pub(crate) fn overrule(&mut self, chain: &str, want: ChainState, refusal: &Refusal) {
         self.answer(|waiter| (waiter.chain == chain && waiter.want == want).then(|| Err(refusal.clone())));
     }
 
     /// Everything goes down: nothing will be ready any more.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.answer(|waiter| (waiter.want == ChainState::Ready).then(|| Err(stopping())));
         self.ready(&Err(stopping()));
     }
 
-    pub(super) fn ready(&mut self, arrival: &Arrival) {
+    pub(crate) fn wants_all_ready(&self) -> bool {
+        !self.all_ready.is_empty()
+    }
+
+    pub(crate) fn ready(&mut self, arrival: &Arrival) {
         for reply in self.all_ready.drain(..) {
             let _ = reply.send(arrival.clone());
         }
     }
 
-    pub(super) fn down(&mut self) {
+    pub(crate) fn down(&mut self, arrival: &Arrival) {
         for reply in self.all_down.drain(..) {
-            let _ = reply.send(Ok(()));
+            let _ = reply.send(arrival.clone());
         }
     }
 

@@ -88,7 +88,7 @@ pub(super) fn branch(child: &ChildStatus, troubled: bool, columns: &Columns, sty
 }
 
 fn remarks(child: &ChildStatus, troubled: bool, style: Style) -> Vec<String> {
-    let settled = matches!(child.state, ChildState::Ready | ChildState::Down);
+    let settled = matches!(child.state, ChildState::Ready | ChildState::Down | ChildState::Done);
     let mut remarks = Vec::new();
     if let Some(reason) = &child.stand_in {
         remarks.push(style.paint(Tone::Faint, &format!("stand-in: {}", harmless(reason))));

@@ -3,6 +3,7 @@
 mod clusters;
 mod daemon;
 mod nodes;
+mod services;
 mod streams;
 mod tree;
 
@@ -76,7 +77,9 @@ pub(super) fn router(backend: Backend) -> Router {
     let changes = Router::new()
         .route("/v1/clusters", post(clusters::create))
         .route("/v1/clusters/{cluster}", axum::routing::delete(clusters::delete))
-        .route("/v1/clusters/{cluster}/{action}", post(clusters::act));
+        .route("/v1/clusters/{cluster}/{action}", post(clusters::act))
+        .route("/v1/chains/{chain}/retry", post(tree::retry))
+        .route("/v1/services/{service}/{action}", post(services::act));
     let streams = Router::new()
         .route("/v1/logs/{chain}/{component}", get(streams::logs))
         .route("/v1/events", get(streams::events));

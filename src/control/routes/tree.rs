@@ -1,7 +1,8 @@
-//! The whole tree: its status, a handover, its end.
+//! The whole tree: its status, a handover, a retry of any of its chains, its end.
 
 use super::{Shared, unexpected};
-use crate::control::answer::{NoBody, Problem};
+use crate::control::answer::{NoBody, Problem, Segments};
+use crate::names;
 use axum::Json;
 use axum::extract::State;
 use berth_actors::message::{Command, Reply};
@@ -14,6 +15,16 @@ pub(super) async fn status(State(backend): State<Shared>) -> Result<Json<TreeSta
 
 pub(super) async fn down(State(backend): State<Shared>, _: NoBody) -> Result<Json<Value>, Problem> {
     backend.ask(Command::Down).await?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn retry(
+    State(backend): State<Shared>,
+    segments: Segments,
+    _: NoBody,
+) -> Result<Json<Value>, Problem> {
+    let name = segments.get("chain", names::chain)?;
+    backend.ask(Command::RetryTenant { name }).await?;
     Ok(Json(json!({})))
 }
 

@@ -19,6 +19,7 @@ async fn each_request_reaches_the_tree_as_its_command() {
     client.act("demo", Action::Stop).await.unwrap();
     client.act("demo", Action::Restart).await.unwrap();
     client.act("demo", Action::Retry).await.unwrap();
+    client.retry("slot-a").await.unwrap();
     client.delete_cluster("demo").await.unwrap();
     client.down().await.unwrap();
     assert_eq!(
@@ -29,6 +30,7 @@ async fn each_request_reaches_the_tree_as_its_command() {
             Command::StopTenant { name: name() },
             Command::RestartTenant { name: name() },
             Command::RetryTenant { name: name() },
+            Command::RetryTenant { name: "slot-a".to_owned() },
             Command::DeleteTenant { name: name() },
             Command::Down,
         ]

@@ -34,6 +34,8 @@ async fn a_malformed_request_is_refused_with_its_reason_and_reaches_nobody() {
         ("DELETE", "/v1/clusters/..%2f..%2fetc", "", 400, "is not a name"),
         ("POST", "/v1/clusters/demo/start", "{}", 400, "takes no body"),
         ("POST", "/v1/clusters/demo/explode", "", 404, "explode"),
+        ("POST", "/v1/chains/..%2fx/retry", "", 400, "is not a name"),
+        ("POST", "/v1/chains/slot-a/retry", "{}", 400, "takes no body"),
         ("POST", "/v1/down", "x", 400, "takes no body"),
         ("PUT", "/v1/clusters/demo/nodes/a..b", "", 400, "is not a name"),
         ("GET", "/v1/logs/demo/..%2fsecret", "", 400, "is not a name"),

@@ -64,6 +64,7 @@ async fn a_process_is_taken_over_as_it_is_and_ends_like_a_child() {
         let _writer = bench.let_go();
         assert_eq!(soon(next.exited(&spawned.identity)).await, ExitStatus::Code(7));
         next.reap(&id(), &spawned.identity).await.unwrap();
+        next.tidy().await;
         let left = bench.record();
         assert_eq!((left.phase, left.address), (Phase::Ended(spawned.identity), Some(address)));
         let again = next.spawn(&id(), &bench.sh(": < never")).await.unwrap();

@@ -71,3 +71,23 @@ async fn a_component_starts_again_only_after_its_reap() {
     assert!(is_alive(&second), "reaping the past is no reap of the present");
     bench.end(&second).await;
 }
+
+/// The next life takes up the record and the cgroup of the one before; once nobody comes, nothing of it is left.
+#[tokio::test]
+async fn what_the_dead_leave_in_files_is_taken_up_or_cleared() {
+    for host in [ProcessHost::new, ProcessHost::without_cgroups] {
+        let bench = Bench::with(host);
+        orphans::become_subreaper().unwrap();
+        for code in 0..3 {
+            let identity = bench.start(&format!("exit {code}")).await;
+            assert_eq!(soon(bench.host.exited(&identity)).await, ExitStatus::Code(code));
+            bench.end(&identity).await;
+            assert!(identity_of(identity.pid).is_none_or(|now| now != identity), "it was waited for");
+        }
+        bench.host.tidy().await;
+        assert_eq!(Ledger::open(bench.layout.ledger()).unwrap().all().unwrap(), []);
+        let last = bench.start(": < never").await;
+        assert!(is_alive(&last));
+        bench.end(&last).await;
+    }
+}

@@ -74,6 +74,7 @@ impl Bench {
             dir: self.layout.state().to_owned(),
             output: self.path("log"),
             user: None,
+            ready: None,
         }
     }
 

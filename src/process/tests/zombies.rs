@@ -7,8 +7,9 @@ use super::*;
 async fn orphaned_zombies_are_collected_and_no_status_is_stolen() {
     let mut bench = Bench::new();
     orphans::adopt().unwrap();
-    let leader = bench.start("setsid sh -c 'echo $$ > gate' & exit 3").await;
+    let leader = bench.start("setsid sh -c 'echo $$ > gate; : < never' & exit 3").await;
     let orphan = bench.announced().await;
+    let _writer = std::fs::File::options().read(true).write(true).open(bench.path("never")).unwrap();
     soon(async {
         while identity_of(orphan.pid).is_some_and(|now| now == orphan) {
             tokio::task::yield_now().await;

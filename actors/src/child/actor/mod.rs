@@ -77,7 +77,8 @@ pub struct ChildActor {
     parent: Recipient<News>,
     outside: Outside,
     upstream: Upstream,
-    spec: Option<ProcessSpec>,
+    /// From the preparation to the birth.
+    spec: Option<Box<ProcessSpec>>,
     /// The process of the latest start, if that start had one.
     running: Option<Running>,
     /// Where any process of it listened last: a start that never came so far must not lose the port.
@@ -148,7 +149,7 @@ impl ChildActor {
             since_ms: 0,
             ready_took_ms: self.ready_took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
             restarts: self.machine.restarts(),
-            waits_for: self.machine.waits_for().map(str::to_owned),
+            waits_for: self.machine.waits_for(),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
             log: self.log.as_ref().map(|log| log.display().to_string()),

@@ -8,6 +8,7 @@ use crate::host::{
 use crate::identity::Identity;
 use crate::message::TreeEvent;
 use crate::spec::{ProcessSpec, Seam};
+use crate::status::ChildState;
 use actix::prelude::*;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ impl ChildActor {
         let handle = ctx.spawn(work.into_actor(self).map(
             move |result: Result<ProcessSpec, PrepareError>, actor, ctx| {
                 actor.preparing = None;
-                let result = result.map(|spec| actor.spec = Some(spec));
+                let result = result.map(|spec| actor.spec = Some(Box::new(spec)));
                 actor.feed(Event::Prepared { attempt, result }, ctx);
             },
         ));
@@ -168,7 +169,8 @@ impl ChildActor {
 
     fn spawn(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         self.note.say("");
-        let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.clone());
+        // Taken: it may hold an open file, whose other end shall learn that the process closed its own.
+        let (processes, id, spec) = (Arc::clone(&self.outside.processes), self.id.clone(), self.spec.take());
         let birth = async move {
             let spec = spec.ok_or_else(|| SpawnError::Fatal(format!("{id} was not prepared")))?;
             processes.spawn(&id, &spec).await.map(|spawned| (spawned, spec.output))
@@ -231,7 +233,7 @@ impl ChildActor {
             }
             Life::Ready { took: None } => "still ready".to_owned(),
             Life::Dead { failure } => {
-                self.fetch_tail(ctx);
+                ctx.run_later(TAIL_AFTER, |actor, ctx| actor.fetch_tail(ctx));
                 failure.clone()
             }
             Life::Failed { reason, .. } => {
@@ -246,16 +248,27 @@ impl ChildActor {
             Life::Stopping => "stopping".to_owned(),
             Life::Down => "down".to_owned(),
             Life::Due => "to be restarted".to_owned(),
+            Life::Ended => "ended, and is left at that".to_owned(),
+            Life::Done { how } => format!("done: {how}"),
+            Life::Stuck { reason } => format!("cannot be ended yet: {reason}"),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
-        tracing::info!(component = %self.id, "{what}");
+        match life {
+            Life::Dead { .. } | Life::Failed { .. } | Life::Red => {
+                tracing::warn!(component = %self.id, "{what}")
+            }
+            _ => tracing::info!(component = %self.id, "{what}"),
+        }
         // No subscriber is not an error: nobody watches the events just now.
         let _ = self.outside.events.send(TreeEvent { subject: self.id.to_string(), what });
         self.tell(What::Life(life));
     }
 
-    /// The last words of a process go into its own failure report, not into that of a start that never had one.
+    /// The last words of a process, where no successor has its place by now, go into its own failure report, not into that of a start that never had one.
     fn fetch_tail(&self, ctx: &mut Context<Self>) {
+        if !matches!(self.machine.state(), ChildState::Backoff | ChildState::Failed) {
+            return;
+        }
         let Some(Running { log, log_offset, .. }) = self.running.clone() else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
@@ -285,6 +298,9 @@ const PLACED: Duration = Duration::from_secs(1);
 async fn place(listeners: &dyn Listeners, identity: &Identity) -> Option<SocketAddr> {
     tokio::time::timeout(PLACED, listeners.listening(identity)).await.ok()?.ok()
 }
+
+/// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk.
+const TAIL_AFTER: Duration = Duration::from_millis(100);
 
 /// From one look of the guard at a database that does not answer to the next; the recheck's own deadline ends it.
 const GUARD_LOOK: Duration = Duration::from_millis(500);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::host::TenantRecord;
+use crate::policy::{Restart, RestartPolicy};
 use std::collections::BTreeMap;
 
 fn pids(world: &FakeWorld) -> BTreeMap<String, Option<u32>> {
@@ -80,6 +81,35 @@ async fn a_changed_spec_restarts_its_component_and_what_cannot_live_through_that
 }
 
 #[actix::test]
+async fn a_changed_policy_restarts_nobody_and_is_obeyed_from_then_on() {
+    let world = left_behind().await;
+    let before = pids(&world);
+    world.set_policy("demo/kine", RestartPolicy { intensity: 1, ..RestartPolicy::default() });
+    let root = arrived(&world).await;
+    assert_eq!(pids(&world), before);
+    for _ in 0..2 {
+        until(&root, |status| tenant(status, "demo").state == ChainState::Ready).await;
+        world.host.exit(world.host.pid("demo/kine").unwrap(), ExitStatus::Code(1));
+        until(&root, |status| tenant(status, "demo").state != ChainState::Ready).await;
+    }
+    let status = until(&root, |status| tenant(status, "demo").state == ChainState::Degraded).await;
+    assert!(tenant(&status, "demo").reason.as_ref().unwrap().contains("gave up after 1 restarts"));
+}
+
+#[actix::test]
+async fn what_ended_cleanly_while_no_daemon_lived_is_started_as_at_a_boot() {
+    let world = left_behind().await;
+    world.set_policy(
+        "demo/apiserver",
+        RestartPolicy { restart: Restart::Transient(vec![0]), ..RestartPolicy::default() },
+    );
+    let before = world.host.pid("demo/apiserver");
+    world.host.exit(before.unwrap(), ExitStatus::Code(0));
+    arrived(&world).await;
+    assert_ne!(world.host.pid("demo/apiserver"), before, "nobody saw how it ended");
+}
+
+#[actix::test]
 async fn what_cannot_be_started_today_is_no_reason_to_end_what_runs() {
     let world = left_behind().await;
     let before = pids(&world);
@@ -136,7 +166,9 @@ async fn adopted_tenants_wait_for_no_turn_and_leave_none_to_the_others() {
         })
     };
     until(&root, looked_at).await;
-    names.iter().for_each(|name| world.component(&format!("{name}/apiserver")).set_open(true));
+    for name in names {
+        world.component(&format!("{name}/apiserver")).set_open(true);
+    }
     until(&root, all_ready).await;
     assert_eq!(pids(&world), before);
 }

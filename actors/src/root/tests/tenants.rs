@@ -1,6 +1,8 @@
 //! Commands on tenants, alone and across each other.
 
 use super::*;
+use crate::policy::{Restart, RestartPolicy};
+use crate::status::ChildState;
 
 type Answer = tokio::task::JoinHandle<Result<Result<Reply, Refusal>, MailboxError>>;
 
@@ -48,6 +50,52 @@ async fn one_tenants_crash_loop_leaves_every_other_tenant_ready() {
     assert!(kine.last_failure.as_ref().unwrap().contains("gave up"), "{kine:?}");
     assert_eq!(kine.log_tail, ["last words"]);
     root.send(Command::RetryTenant { name: "bad".into() }).await.unwrap().unwrap();
+}
+
+#[actix::test]
+async fn a_transient_component_that_ends_cleanly_is_done_until_it_is_retried() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let transient = RestartPolicy { restart: Restart::Transient(vec![0]), ..RestartPolicy::default() };
+    world.set_policy("demo/kine", transient);
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let behind = world.host.pid("demo/apiserver");
+    world.host.exit(world.host.pid("demo/kine").unwrap(), ExitStatus::Code(0));
+    let status = until(&root, |status| tenant(status, "demo").state == ChainState::Done).await;
+    let demo = tenant(&status, "demo");
+    assert_eq!(demo.reason.as_deref(), Some("kine: exit code 0, and its policy leaves it at that"));
+    assert_eq!((demo.children[1].state, demo.children[1].pid), (ChildState::Done, None));
+    assert_eq!(world.host.pid("demo/apiserver"), behind, "what runs behind it runs on");
+    let why = conflict(ask(&root, start("demo"))).await;
+    assert!(why.starts_with("demo is done (kine: exit code 0"), "{why}");
+    root.send(Command::RetryTenant { name: "demo".into() }).await.unwrap().unwrap();
+    until(&root, all_ready).await;
+    assert_eq!(world.host.diary.of("twice"), [""; 0]);
+}
+
+#[actix::test]
+async fn a_tenant_that_gives_up_delays_none_of_a_hundred_others_that_start() {
+    let names: Vec<String> = (0..100).map(|number| format!("good-{number}")).collect();
+    let world =
+        names.iter().fold(FakeWorld::default().with_tenant("bad"), |world, name| world.with_tenant(name));
+    world.host.silence("bad/kine", true);
+    let root = started(&world).await;
+    for _ in 0..6 {
+        until(&root, |_| world.host.pid("bad/kine").is_some()).await;
+        let pid = world.host.pid("bad/kine").unwrap();
+        world.host.exit(pid, ExitStatus::Code(1));
+        until(&root, |_| world.host.pid("bad/kine") != Some(pid)).await;
+    }
+    let others_ready =
+        |status: &TreeStatus| names.iter().all(|name| tenant(status, name).state == ChainState::Ready);
+    let status = until(&root, others_ready).await;
+    let bad = tenant(&status, "bad");
+    assert_eq!(bad.state, ChainState::Degraded);
+    assert!(bad.reason.as_ref().unwrap().contains("kine: gave up after 5 restarts"), "{bad:?}");
+    let restarts = |status: &TreeStatus| {
+        status.tenants.iter().flat_map(|chain| &chain.children).map(|child| child.restarts).sum::<u64>()
+    };
+    assert_eq!(restarts(&status), 5, "nobody else was restarted");
 }
 
 #[actix::test]

@@ -1,0 +1,132 @@
+//! The threads that bear children.
+//!
+//! A birth stops its thread until the child executes its program, so the arbiter cannot do it. A few threads of their own do:
+//! they are there when a dead child is to be replaced (starting a thread takes longer than a birth), they never wake for
+//! nothing, and a thousand starts at once do not make hundreds of threads. The host calls [`Births::run`].
+
+use crate::off_thread::off_thread;
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Two keep a second CPU busy while one waits for an exec; more than four would only queue in the kernel.
+const THREADS: (usize, usize) = (2, 4);
+/// A birth takes a millisecond. Where no thread was done with one for this long, programs lie on a dead file system, and the
+/// others shall not wait for them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+pub(super) struct Births {
+    jobs: Sender<Job>,
+    free: Arc<Semaphore>,
+    /// Counts, so that a long queue is not taken for births that hang.
+    done: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Births {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Births").field("free", &self.free.available_permits()).finish_non_exhaustive()
+    }
+}
+
+impl Births {
+    /// The threads end when this is dropped.
+    pub(super) fn new() -> Self {
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let (jobs, queue) = channel();
+        let queue = Arc::new(Mutex::new(queue));
+        let started = (0..cpus.clamp(THREADS.0, THREADS.1)).filter(|_| {
+            let queue = Arc::clone(&queue);
+            let thread = thread::Builder::new().name("berth-births".to_owned());
+            thread.spawn(move || work_off(&queue)).is_ok()
+        });
+        let free = Arc::new(Semaphore::new(started.count()));
+        Self { jobs, free, done: Arc::default() }
+    }
+
+    /// Runs `work` on one of the threads, inside the caller's runtime. Dropping the future does not end it.
+    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let Some(permit) = self.permit().await else { return off_thread(work).await };
+        let done = Arc::clone(&self.done);
+        let (runtime, (answer, wait)) = (Handle::current(), oneshot::channel());
+        let job = move || {
+            let _inside = runtime.enter();
+            let result = work();
+            done.fetch_add(1, Ordering::Relaxed);
+            drop(permit);
+            // Whoever asked may have gone away.
+            let _ = answer.send(result);
+        };
+        match self.jobs.send(Box::new(job)) {
+            // A permit is a thread that waits for a job, so it is done at once.
+            Ok(()) => match wait.await {
+                Ok(result) => result,
+                Err(_) => std::panic::resume_unwind(Box::new("a birth panicked")),
+            },
+            Err(job) => {
+                job.0();
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Births {
+    /// A free thread; `None` when all of them hang.
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+        let mut turn = pin!(Arc::clone(&self.free).acquire_owned());
+        loop {
+            let before = self.done.load(Ordering::Relaxed);
+            match tokio::time::timeout(PATIENCE, turn.as_mut()).await {
+                Ok(permit) => return permit.ok(),
+                Err(_) if self.done.load(Ordering::Relaxed) == before => return None,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn work_off(queue: &Mutex<Receiver<Job>>) {
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match job {
+            Ok(job) => job(),
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test(start_paused = true)]
+    async fn births_that_hang_hold_up_nobody_for_long() {
+        let births = Arc::new(Births::new());
+        let (hung, release) = (births.free.available_permits(), mpsc::channel::<()>());
+        let gate = Arc::new(Mutex::new(release.1));
+        let waiting: Vec<_> = (0..hung)
+            .map(|_| {
+                let (births, gate) = (Arc::clone(&births), Arc::clone(&gate));
+                tokio::spawn(async move { births.run(move || gate.lock().unwrap().recv().is_ok()).await })
+            })
+            .collect();
+        while births.free.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(births.run(|| 7).await, 7);
+        drop(release.0);
+        for task in waiting {
+            assert!(!task.await.unwrap());
+        }
+        assert_eq!(births.run(|| thread::current().name().map(str::to_owned)).await.unwrap(), "berth-births");
+    }
+}
