@@ -135,5 +135,5 @@ fn tenants(status: &TreeStatus, ready: &[&str]) -> bool {
     let is_ready = |name: &&str| {
         status.tenants.iter().any(|chain| chain.name == **name && chain.state == ChainState::Ready)
     };
-    ready.iter().all(|name| is_ready(name))
+    ready.iter().all(is_ready)
 }

@@ -1,5 +1,7 @@
 //! One daemon after another: killed, replaced, upgraded. Nothing that runs may notice (A1, A2, F5).
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed, in its helpers too")]
+
 mod common;
 
 use berth::https::Https;
@@ -68,7 +70,7 @@ impl Clients {
 }
 
 /// Through the front, on a connection of its own each time.
-async fn clients_of_the_front(home: &Home) -> Clients {
+fn clients_of_the_front(home: &Home) -> Clients {
     let certificate = std::fs::read(home.layout().kcp_shared().join("apiserver.crt")).unwrap();
     let url = format!("https://{}/readyz", home.front);
     Clients::start(3, move || {
@@ -120,7 +122,7 @@ async fn an_upgrade_loses_no_connection_attempt_and_touches_no_process() {
     let home = Home::new();
     let dev = home.dev(&[]);
     let before = everything(&dev.ready().await);
-    let clients = clients_of_the_front(&home).await;
+    let clients = clients_of_the_front(&home);
     for _ in 0..3 {
         let said = home.ok(&["upgrade", env!("CARGO_BIN_EXE_berth")]);
         assert!(said.contains(&format!("as pid {}", dev.pid())), "{said}");
@@ -195,7 +197,7 @@ async fn a_restart_by_systemd_leaves_everything_running_and_the_front_s_clients_
 
     assert!(dev.terminate().success());
     assert!(before.values().all(|pid| host::is_alive(*pid)), "SIGTERM under systemd stops nobody");
-    let clients = clients_of_the_front(&home).await;
+    let clients = clients_of_the_front(&home);
     let dev = systemd.start(&home, &up, Some(&kept));
     assert_eq!(everything(&dev.until("everything to be ready", all_ready).await), before);
     assert!(clients.none_failed().await > 0);

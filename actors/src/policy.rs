@@ -155,7 +155,7 @@ mod tests {
             history.judge(&policy, CRASH, start, 0.5);
             history.judge(&policy, CRASH, start + age, 0.5)
         };
-        assert_eq!(at(policy.window - Duration::from_nanos(1)), Verdict::GiveUp { restarts: 1 });
+        assert_eq!(at(policy.window.mul_f64(0.999)), Verdict::GiveUp { restarts: 1 });
         assert!(matches!(at(policy.window), Verdict::RestartAfter(_)));
     }
 

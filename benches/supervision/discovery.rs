@@ -7,13 +7,11 @@ use berth::discover::SockDiag;
 use berth::process::identity_of;
 use berth_actors::host::Listeners;
 use rustix::fs::{CWD, Mode, mkfifoat};
-use rustix::time::{ClockId, clock_gettime};
-use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const ARGUMENT: &str = "--listen-at-gate";
 const LISTENERS: usize = 40;
@@ -22,11 +20,12 @@ const SOCKETS: usize = 10_000;
 
 pub(crate) fn as_listener() -> Option<PathBuf> {
     let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == OsString::from(ARGUMENT)).then(|| arguments.next().map(Into::into))?
+    (arguments.next()? == ARGUMENT).then(|| arguments.next().map(Into::into))?
 }
 
+/// One clock for both processes.
 fn now() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
 /// Never returns: it listens until it is killed.

@@ -83,12 +83,10 @@ impl Shared {
         left.0.keys().filter(|component| left.alive(component).is_some()).cloned().collect()
     }
 
-    pub(super) fn take_over(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
-        let Some((record, life)) = self.left().0.remove(component) else { return Ok(None) };
+    pub(super) fn take_over(&self, component: &ComponentId) -> Option<Survivor> {
+        let (record, life) = self.left().0.remove(component)?;
         // An intent without a process was a stray, and one of another boot says nothing about this one.
-        let Some(identity) = record.last().filter(|identity| identity::is_of_this_boot(identity)) else {
-            return Ok(None);
-        };
+        let identity = record.last().filter(|identity| identity::is_of_this_boot(identity))?;
         fault::point("survivor-taken");
         let alive = life.is_some();
         let running = Running {
@@ -102,7 +100,7 @@ impl Shared {
             self.logs.keep(&record.log);
             self.lives().insert(identity.clone(), life);
         }
-        Ok(Some(Survivor { running, digest: record.digest, alive }))
+        Some(Survivor { running, digest: record.digest, alive })
     }
 
     pub(super) fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {

@@ -139,7 +139,7 @@ impl Processes for ProcessHost {
 
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
         let component = component.clone();
-        self.off_thread(move |shared| shared.take_over(&component)).await
+        Ok(self.off_thread(move |shared| shared.take_over(&component)).await)
     }
 
     async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {

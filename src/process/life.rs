@@ -82,7 +82,11 @@ impl Life {
     /// Lets the kernel forget a dead child. Nothing may be left of the component: its pid can be reused from here on.
     /// False when it was buried before.
     pub(super) fn bury(&self) -> bool {
-        self.bury_by(|pid, wait| Some(children::forget(pid, wait))).unwrap_or(false)
+        let forget = |pid, wait: &dyn Fn()| {
+            children::forget(pid, wait);
+            Some(())
+        };
+        self.bury_by(forget).unwrap_or(false)
     }
 
     /// The same, but never waits: `None` when that was not possible at once.

@@ -45,6 +45,6 @@ mod tests {
         assert_eq!(decode(0), ExitStatus::Code(0));
         assert_eq!(decode(7 << 8), ExitStatus::Code(7));
         assert_eq!(decode(9), ExitStatus::Signal(9));
-        assert_eq!(decode(0x80 | 11), ExitStatus::Signal(11), "with a core dump");
+        assert_eq!(decode(0x80 | 0x0b), ExitStatus::Signal(11), "with a core dump");
     }
 }

@@ -169,7 +169,9 @@ impl Group {
         if let Some((index, _)) = wanted().find(|(_, member)| has_given_up(member.state)) {
             return Err(index);
         }
-        Ok(self.course == Course::Up && wanted().all(|(_, member)| member.state == ChainState::Ready))
+        // What is done was asked to end by itself, and is where it should be.
+        let is_there = |state| matches!(state, ChainState::Ready | ChainState::Done);
+        Ok(self.course == Course::Up && wanted().all(|(_, member)| is_there(member.state)))
     }
 
     fn heard(&mut self, index: usize, state: ChainState) -> Vec<Effect> {

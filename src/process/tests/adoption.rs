@@ -6,8 +6,9 @@ use crate::process::life::Life;
 use berth_actors::host::Accounted;
 use std::net::SocketAddr;
 
-const HOSTS: [fn(&Layout) -> Result<ProcessHost, crate::files::FileError>; 2] =
-    [ProcessHost::new, ProcessHost::without_cgroups];
+type Make = fn(&Layout) -> Result<ProcessHost, crate::files::FileError>;
+
+const HOSTS: [Make; 2] = [ProcessHost::new, ProcessHost::without_cgroups];
 
 fn known(names: &[&ComponentId]) -> BTreeSet<ComponentId> {
     names.iter().copied().cloned().collect()

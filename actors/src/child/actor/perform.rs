@@ -255,7 +255,7 @@ impl ChildActor {
         };
         match life {
             Life::Dead { .. } | Life::Failed { .. } | Life::Red => {
-                tracing::warn!(component = %self.id, "{what}")
+                tracing::warn!(component = %self.id, "{what}");
             }
             _ => tracing::info!(component = %self.id, "{what}"),
         }
