@@ -74,7 +74,9 @@ async fn live(words: Words) -> ExitCode {
     let answers = Arc::new(answers);
     if let Some(file) = &words.leads {
         let identity = format!("{}_{}", words.name, uuid::Uuid::new_v4().simple());
-        berth::files::write_atomic(file, identity.as_bytes(), None).unwrap();
+        // Not as the daemon writes: what this one leaves aside when it is killed is none of the daemon's.
+        let aside = file.with_extension("new");
+        std::fs::write(&aside, &identity).and_then(|()| std::fs::rename(&aside, file)).unwrap();
         tokio::spawn(campaign(Arc::clone(&answers), identity));
     }
     let Err(error) = (match words.listen.unwrap() {
