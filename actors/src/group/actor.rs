@@ -43,6 +43,9 @@ pub struct GroupActor {
     group: Group,
     members: Vec<Member>,
     held: Vec<Held>,
+    /// The host is asked what an earlier daemon left.
+    is_loading: bool,
+    down_after_load: bool,
     places: HashMap<String, usize>,
     waiters: Waiters,
     outside: Outside,
@@ -64,6 +67,8 @@ impl GroupActor {
             group,
             members,
             held: Vec::new(),
+            is_loading: false,
+            down_after_load: false,
             places: HashMap::new(),
             waiters: Waiters::default(),
             outside,
@@ -116,7 +121,7 @@ impl GroupActor {
     /// Builds every chain; has it take charge of what an earlier daemon left of it, and ends what belongs to none; then starts.
     /// A `Down` that comes meanwhile wins.
     fn up(&mut self, ctx: &mut Context<Self>) -> Answer {
-        if self.group.is_going_down() {
+        if self.group.is_going_down() || self.down_after_load {
             return Box::pin(fut::err(stopping()));
         }
         let mut known = BTreeSet::new();
@@ -128,6 +133,7 @@ impl GroupActor {
         }
         let processes = Arc::clone(&self.outside.processes);
         let accounted = Accounted { components: known, untouched: BTreeSet::new() };
+        self.is_loading = true;
         let look = async move {
             for stray in processes.reap_strays(&accounted).await? {
                 tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
@@ -135,14 +141,19 @@ impl GroupActor {
             Ok(processes.survivors().await)
         };
         Box::pin(look.into_actor(self).map(|survivors: Result<BTreeSet<ComponentId>, String>, actor, _| {
-            let survivors = survivors.map_err(Refusal::Failed)?;
-            if actor.group.is_going_down() {
-                return Err(stopping());
-            }
+            actor.is_loading = false;
+            let survivors = survivors.map_err(Refusal::Failed).inspect_err(|refusal| {
+                // Nothing was adopted: what runs runs on, and nobody is told that it is down.
+                actor.waiters.down(&Err(refusal.clone()));
+            })?;
             for chain in survivors.iter().map(|component| &component.chain).collect::<BTreeSet<_>>() {
                 if let Some(&index) = actor.places.get(chain) {
                     actor.feed(Event::Adopt(index));
                 }
+            }
+            if actor.down_after_load {
+                actor.feed(Event::Down);
+                return Err(stopping());
             }
             actor.feed(Event::Up);
             Ok(Reply::Done)
@@ -251,7 +262,12 @@ impl Handler<Command> for GroupActor {
             Command::Down => {
                 let wait = self.waiters.for_all_down();
                 self.waiters.stop();
-                self.feed(Event::Down);
+                if self.is_loading {
+                    // What an earlier daemon left is adopted first, and then stopped.
+                    self.down_after_load = true;
+                } else {
+                    self.feed(Event::Down);
+                }
                 wait
             }
             Command::AwaitReady => {

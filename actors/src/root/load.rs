@@ -6,14 +6,22 @@ use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::front::Front;
 use crate::handover::{Phase, Record};
-use crate::host::{Accounted, Estate, Journal, TenantRecord};
+use crate::host::{Accounted, Estate, Journal, Recorded, TenantRecord};
 use crate::identity::{ComponentId, SlotName};
 use crate::message::Refusal;
 use crate::spec::Step;
 use crate::supervisor::Supervisor;
 use actix::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// What is known before the first chain is built.
+struct Loaded {
+    record: Option<Record>,
+    tenants: Vec<TenantRecord>,
+    unreadable: BTreeMap<String, String>,
+    survivors: BTreeSet<String>,
+}
 
 impl Root {
     /// Builds every chain, and has it take charge of what an earlier daemon left of it. The journal says which slot the front
@@ -32,35 +40,46 @@ impl Root {
                 Some(journal) => closed(&*journal).await?,
                 None => None,
             };
-            let recorded = estate.tenants().await?;
-            let components = components(&*estate, with_kcp, &recorded.tenants)?;
+            let mut recorded = estate.tenants().await?;
+            let components = components(&*estate, with_kcp, &mut recorded)?;
             let untouched = recorded.unreadable.keys().cloned().collect();
             for stray in processes.reap_strays(&Accounted { components, untouched }).await? {
                 tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
             }
             let survivors: BTreeSet<String> =
                 processes.survivors().await.into_iter().map(|component| component.chain).collect();
-            Ok((record, without_erased(&*estate, recorded.tenants).await, recorded.unreadable, survivors))
+            let tenants = without_erased(&*estate, recorded.tenants).await;
+            Ok(Loaded { record, tenants, unreadable: recorded.unreadable, survivors })
         };
         let read = async move { read.await.map_err(Refusal::Failed) };
-        Box::pin(read.into_actor(self).map(|loaded: Result<_, Refusal>, root, ctx| {
-            if root.course != Course::Loading {
+        Box::pin(read.into_actor(self).map(|loaded: Result<Loaded, Refusal>, root, ctx| {
+            let built = loaded.and_then(|loaded| root.build(loaded, ctx));
+            if let Err(refusal) = built {
+                root.course = Course::Down;
+                // Nothing was adopted: what runs runs on, and nobody is told that it is down.
+                root.waiters.down(&Err(refusal.clone()));
+                return Err(refusal);
+            }
+            if root.down_after_load {
+                root.go_down(ctx);
                 return Err(stopping());
             }
-            root.course = Course::Down;
-            let (record, tenants, unreadable, survivors) = loaded?;
-            root.unreadable = unreadable;
-            if let Some(record) = record {
-                root.active = record.active();
-            }
-            for tenant in tenants {
-                root.adopt_record(tenant, ctx)?;
-            }
-            root.course = Course::Up;
-            root.adopt_survivors(&survivors);
             root.settle(ctx);
             Ok(())
         }))
+    }
+
+    fn build(&mut self, loaded: Loaded, ctx: &mut Context<Self>) -> Result<(), Refusal> {
+        self.unreadable = loaded.unreadable;
+        if let Some(record) = loaded.record {
+            self.active = record.active();
+        }
+        for tenant in loaded.tenants {
+            self.adopt_record(tenant, ctx)?;
+        }
+        self.course = Course::Up;
+        self.adopt_survivors(&loaded.survivors);
+        Ok(())
     }
 
     fn build_kcp(&mut self, ctx: &mut Context<Self>) -> Result<(), Refusal> {
@@ -112,7 +131,7 @@ impl Root {
 fn components(
     estate: &dyn Estate,
     with_kcp: bool,
-    tenants: &[TenantRecord],
+    recorded: &mut Recorded,
 ) -> Result<BTreeSet<ComponentId>, String> {
     let mut chains = Vec::new();
     if with_kcp {
@@ -121,8 +140,21 @@ fn components(
             chains.push((slot.chain().to_owned(), estate.slot(slot)?));
         }
     }
-    for tenant in tenants.iter().filter(|tenant| !tenant.erase) {
-        chains.push((tenant.name.clone(), estate.tenant(&tenant.name)?));
+    let tenants = std::mem::take(&mut recorded.tenants);
+    for tenant in tenants {
+        if tenant.erase {
+            recorded.tenants.push(tenant);
+            continue;
+        }
+        match estate.tenant(&tenant.name) {
+            Ok(steps) => chains.push((tenant.name.clone(), steps)),
+            // One tenant that cannot be built stops nobody else.
+            Err(reason) => {
+                recorded.unreadable.insert(tenant.name, reason);
+                continue;
+            }
+        }
+        recorded.tenants.push(tenant);
     }
     let of_chain = |(chain, steps): &(String, Vec<Step>)| {
         steps.iter().map(|step| ComponentId::new(chain, &step.component)).collect::<Vec<_>>()

@@ -81,6 +81,8 @@ enum Course {
 pub struct Root {
     world: World,
     course: Course,
+    /// Told to go down before it was up.
+    down_after_load: bool,
     store: Option<Owned>,
     slots: BTreeMap<SlotName, Owned>,
     active: SlotName,
@@ -109,6 +111,7 @@ impl Root {
         Self {
             world,
             course: Course::Idle,
+            down_after_load: false,
             store: None,
             slots: BTreeMap::new(),
             active: SlotName::A,
@@ -145,6 +148,15 @@ impl Root {
     /// Where the kcp of `slot` serves, if it does.
     fn address(&self, slot: SlotName) -> Option<SocketAddr> {
         self.slots.get(&slot)?.serving(KCP)?.address
+    }
+
+    fn go_down(&mut self, ctx: &mut Context<Self>) {
+        self.course = Course::Down;
+        self.queue.clear();
+        self.abandon_handover(ctx);
+        self.forget_leadership(ctx);
+        self.begin_descent(ctx);
+        self.settle(ctx);
     }
 
     fn is_up(&self) -> bool {
@@ -238,6 +250,19 @@ impl Handler<ChainNews> for Root {
     }
 }
 
+/// Whether the tree is up, and nobody told it to go down.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub struct IsUp;
+
+impl Handler<IsUp> for Root {
+    type Result = bool;
+
+    fn handle(&mut self, _: IsUp, _ctx: &mut Self::Context) -> bool {
+        self.is_up()
+    }
+}
+
 /// Answered once everything is down after a [`Command::Down`], whoever gave it; or once its time is over.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -274,16 +299,16 @@ impl Handler<Command> for Root {
             },
             Command::Down => {
                 let wait = self.waiters.for_all_down();
-                self.course = Course::Down;
-                self.queue.clear();
                 self.waiters.stop();
-                self.abandon_handover(ctx);
-                self.forget_leadership(ctx);
-                self.begin_descent(ctx);
-                self.settle(ctx);
+                if self.course == Course::Loading {
+                    // What an earlier daemon left is adopted first: else it would run on while everything counts as down.
+                    self.down_after_load = true;
+                } else {
+                    self.go_down(ctx);
+                }
                 Box::pin(async move { done(on_arrival(wait).await) }.into_actor(self))
             }
-            _ if self.course == Course::Down => Box::pin(fut::err(stopping())),
+            _ if self.course == Course::Down || self.down_after_load => Box::pin(fut::err(stopping())),
             Command::AwaitReady => {
                 let wait = self.waiters.for_all_ready();
                 self.settle(ctx);

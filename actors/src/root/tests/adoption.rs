@@ -220,3 +220,30 @@ async fn a_tenant_whose_record_is_torn_is_left_alone_and_holds_nobody_up() {
     assert_eq!(pids(&world), before, "what runs of it runs on");
     assert_eq!(world.host.diary.of("stray"), [""; 0]);
 }
+
+/// Else everything would run on while whoever asked is told that it is stopped.
+#[actix::test]
+async fn a_down_while_the_records_are_read_stops_what_runs_before_it_is_answered() {
+    tokio::time::pause();
+    let record = crate::handover::Record {
+        from: SlotName::B,
+        to: SlotName::A,
+        phase: crate::handover::Phase::Drained,
+        old_lease: None,
+    };
+    let world = FakeWorld::default().with_tenant("demo");
+    arrived(&world).await;
+    let world = world.after_a_crash().with_record(record);
+    world.stall("journal done");
+    let root = Root::new(world.world()).start();
+    let up = tokio::spawn(root.send(Command::Up));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!root.send(IsUp).await.unwrap());
+    let down = tokio::spawn(root.send(Command::Down));
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!down.is_finished());
+    world.resume();
+    down.await.unwrap().unwrap().unwrap();
+    assert!(up.await.unwrap().unwrap().is_err());
+    assert_eq!(world.host.live(), [""; 0]);
+}

@@ -188,10 +188,12 @@ async fn a_down_during_the_load_leaves_everything_down() {
     let root = Root::new(world.world()).start();
     let up = tokio::spawn(root.send(Command::Up));
     tokio::time::advance(Duration::from_millis(1)).await;
-    root.send(Command::Down).await.unwrap().unwrap();
+    let down = tokio::spawn(root.send(Command::Down));
+    tokio::time::advance(Duration::from_millis(1)).await;
     world.resume();
     let up = up.await.unwrap().unwrap();
     assert!(matches!(up, Err(Refusal::Conflict(_))), "{up:?}");
+    down.await.unwrap().unwrap().unwrap();
     assert_eq!(world.host.diary.of("spawn"), [""; 0]);
 }
 
