@@ -32,20 +32,22 @@ impl Left {
         let intends = |record: &Record| record.phase == Phase::Intent;
         let table =
             if records.iter().any(intends) { Table::read().unwrap_or_default() } else { Table::default() };
-        let records = records.into_iter().map(|recorded| {
+        let mut left = BTreeMap::new();
+        for recorded in records {
             let record = unrecorded::complete(recorded.clone(), &table, mark);
             if record != recorded
                 && let Err(error) = ledger.write(&record)
             {
                 tracing::warn!(component = %record.component, %error, "the record stays an intent");
             }
-            let life = watch(&record, mark).unwrap_or_else(|error| {
-                tracing::warn!(component = %record.component, %error, "an earlier daemon's process cannot be watched");
-                None
-            });
-            (record.component.clone(), (record, life))
-        });
-        Ok(Self(records.collect()))
+            // What cannot be watched must not be taken for dead: the start fails, and touches nobody.
+            let life = watch(&record, mark).map_err(|source| {
+                let action = "watch the process of the ledger record";
+                FileError { action, path: ledger.path(&record.component), source }
+            })?;
+            left.insert(record.component.clone(), (record, life));
+        }
+        Ok(Self(left))
     }
 
     /// The process of `component` that nobody has taken yet.
@@ -59,7 +61,11 @@ fn watch(record: &Record, mark: &StateMark) -> std::io::Result<Option<Arc<Life>>
     let Some(identity) = record.identity() else { return Ok(None) };
     let Some(life) = Life::adopt(identity, Some(record.clone()))? else { return Ok(None) };
     // The pidfd is held and its start time was checked: what is read by pid from here on is of this process.
-    Ok((identity::is_alive(identity) && confirms(identity, record, mark)).then(|| Arc::new(life)))
+    if identity::is_alive(identity) && confirms(identity, record, mark) {
+        return Ok(Some(Arc::new(life)));
+    }
+    life.let_go();
+    Ok(None)
 }
 
 /// Whether the process is of this life and of this state directory.
@@ -106,7 +112,13 @@ impl Shared {
     pub(super) fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {
         fault::point("strays-unreaped");
         let mut left = self.left();
-        left.0.retain(|component, _| accounted.for_component(component));
+        left.0.retain(|component, (_, life)| {
+            let is_accounted = accounted.for_component(component);
+            if let Some(life) = life.as_ref().filter(|_| !is_accounted) {
+                life.let_go();
+            }
+            is_accounted
+        });
         let kept: Vec<Record> =
             left.0.values().filter(|(_, life)| life.is_some()).map(|(record, _)| record.clone()).collect();
         drop(left);
@@ -116,10 +128,10 @@ impl Shared {
     }
 
     pub(super) fn record_address(&self, component: &ComponentId, of: &Identity, address: SocketAddr) {
-        let Some(record) = self.ledger.read(component).filter(|record| record.identity() == Some(of)) else {
-            return;
+        let placed = |record: Record| {
+            (record.identity() == Some(of)).then_some(Record { address: Some(address), ..record })
         };
-        if let Err(error) = self.ledger.write(&Record { address: Some(address), ..record }) {
+        if let Err(error) = self.ledger.update(component, placed) {
             tracing::warn!(%component, %error, "where it listens is not recorded");
         }
     }

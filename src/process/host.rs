@@ -250,7 +250,7 @@ impl Shared {
                 cgroup.remove();
             }
             let _ = match &earlier {
-                Some(earlier) => self.ledger.write(earlier).and_then(|()| self.ledger.close(component)),
+                Some(earlier) => self.ledger.write(earlier).and_then(|()| self.ledger.close(component, None)),
                 None => self.ledger.remove(component),
             };
         })
@@ -333,7 +333,7 @@ impl Shared {
             cgroup.remove();
         }
         fault::point("reap-buried");
-        self.ledger.close(component).map_err(|error| failed(&error))
+        self.ledger.close(component, Some(identity)).map_err(|error| failed(&error))
     }
 
     /// A cgroup has the last word: nothing born in one leaves it. Without one, everything the process table can tell.

@@ -13,6 +13,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// By what the processes of one component's life are recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,13 +116,18 @@ impl Record {
 #[derive(Debug, Clone)]
 pub(super) struct Ledger {
     dir: PathBuf,
+    /// Held from reading a record to writing what follows from it.
+    turn: Arc<Mutex<()>>,
 }
+
+/// A write within one page is done or not begun when its writer is killed.
+const PAGE: usize = 4096;
 
 impl Ledger {
     /// Creates the directory. Blocking, like everything here.
     pub(super) fn open(dir: PathBuf) -> Result<Self, FileError> {
         files::private_dir(&dir, None)?;
-        Ok(Self { dir })
+        Ok(Self { dir, turn: Arc::default() })
     }
 
     /// Replaces the component's record. Not synced to disk: a record has to outlive the daemon, and a crash of the host
@@ -129,8 +135,27 @@ impl Ledger {
     ///
     /// For the same reason it is written in place, over the one before, in one call: a new file and its rename cost more than
     /// the birth as well, and a daemon that is killed has finished that call or not begun it. Spaces take the place of what
-    /// was longer. A record of more than a page could be torn; what it named is then found by its marks.
+    /// was longer. A record of more than a page could be torn, and is renamed into its place.
     pub(super) fn write(&self, record: &Record) -> Result<(), FileError> {
+        let _turn = self.turn();
+        self.put(record)
+    }
+
+    /// Puts what `change` makes of the component's record in its place; `None` changes nothing.
+    pub(super) fn update(
+        &self,
+        component: &ComponentId,
+        change: impl FnOnce(Record) -> Option<Record>,
+    ) -> Result<(), FileError> {
+        let _turn = self.turn();
+        self.read(component).and_then(change).map_or(Ok(()), |record| self.put(&record))
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, record: &Record) -> Result<(), FileError> {
         let path = self.path(&record.component);
         let failed = |source| FileError { action: "write the ledger record", path: path.clone(), source };
         let mut bytes = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
@@ -139,6 +164,9 @@ impl Ledger {
         options.write(true).create(true).truncate(false).mode(mode).custom_flags(flags);
         let file = options.open(&path).map_err(failed)?;
         let before = file.metadata().map_err(failed)?.len();
+        if bytes.len() > PAGE {
+            return files::write_atomic(&path, &bytes, None);
+        }
         bytes.resize(bytes.len().max(usize::try_from(before).unwrap_or_default()), b' ');
         fault::storage("ledger-writing").map_err(failed)?;
         file.write_all_at(&bytes, 0).map_err(failed)?;
@@ -150,15 +178,22 @@ impl Ledger {
         read(&self.path(component)).ok()
     }
 
-    /// Nothing is left of the component's last life: what stays of its record is where it listened.
-    pub(super) fn close(&self, component: &ComponentId) -> Result<(), FileError> {
-        let closed =
-            self.read(component).filter(|record| record.known_address().is_some()).and_then(|record| {
-                let last = record.last()?.clone();
-                Some(Record { phase: Phase::Ended(last), ..record })
-            });
+    /// Nothing is left of the component's life `of` (`None`: of whichever is on record): what stays of its record is where it
+    /// listened. The record of another life is left alone.
+    pub(super) fn close(&self, component: &ComponentId, of: Option<&Identity>) -> Result<(), FileError> {
+        let _turn = self.turn();
+        let record = self.read(component);
+        if let (Some(of), Some(record)) = (of, &record)
+            && record.last() != Some(of)
+        {
+            return Ok(());
+        }
+        let closed = record.filter(|record| record.known_address().is_some()).and_then(|record| {
+            let last = record.last()?.clone();
+            Some(Record { phase: Phase::Ended(last), ..record })
+        });
         let Some(closed) = closed else { return self.remove(component) };
-        self.write(&closed).or_else(|error| {
+        self.put(&closed).or_else(|error| {
             // What cannot be kept must not name a process that is gone.
             tracing::warn!(%component, %error, "where it listened is forgotten");
             self.remove(component)
@@ -185,7 +220,13 @@ impl Ledger {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            match read(&path) {
+            let bytes = match fs::read(&path) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                // It may be a good one: what it names must not be taken for a stray.
+                Err(source) => return Err(FileError { action: "read the ledger record", path, source }),
+            };
+            match parse(&bytes) {
                 Ok(record) => records.push(record),
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "dropping an unreadable ledger record");
@@ -196,7 +237,7 @@ impl Ledger {
         Ok(records)
     }
 
-    fn path(&self, component: &ComponentId) -> PathBuf {
+    pub(super) fn path(&self, component: &ComponentId) -> PathBuf {
         self.dir.join(format!("{}.{}.json", component.chain, component.component))
     }
 }

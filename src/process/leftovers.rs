@@ -63,7 +63,7 @@ impl Leftovers {
             if let Some(cgroup) = cgroup {
                 Cgroup::at(cgroup).remove();
             }
-            if let Err(error) = ledger.close(&component) {
+            if let Err(error) = ledger.close(&component, None) {
                 tracing::warn!(%component, %error, "the record of a dead process stays");
             }
             state = self.state();

@@ -107,6 +107,11 @@ impl Life {
         Some(true)
     }
 
+    /// Nobody here waits for its end: should it be a child, its zombie is collected like any orphan's.
+    pub(super) fn let_go(&self) {
+        children::forget(self.identity.pid, || ());
+    }
+
     pub(super) fn is_buried(&self) -> bool {
         matches!(*self.end.lock().unwrap_or_else(PoisonError::into_inner), End::Reaped(_))
     }

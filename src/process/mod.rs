@@ -1,7 +1,7 @@
 //! Processes of this host: born, watched, signalled, and reaped to the last descendant.
 //!
 //! The supervision tree calls [`ProcessHost`]; the tenant and kcp adapters call [`tool::run`] for short programs such as
-//! initdb; `main` takes [`lock::StateLock`], starts [`orphans::adopt`] and makes the host, in this order.
+//! initdb; `main` takes [`lock::StateLock`], makes the host and starts [`orphans::adopt`], in this order.
 //! Nothing here decides when something starts or ends.
 //!
 //! ```text

@@ -19,7 +19,8 @@ const AFTER_A_BIRTH: Duration = Duration::from_millis(20);
 const AFTER_A_DEATH: Duration = Duration::from_millis(100);
 
 /// Makes this process the subreaper, closes inherited descriptors to its children, and collects orphaned zombies on each
-/// SIGCHLD from now on. Call once, in the runtime, after the survivors were reaped.
+/// SIGCHLD from now on. Call once, in the runtime, after the host was made: it knows the
+/// survivors, whose statuses are not to be taken.
 pub fn adopt() -> io::Result<()> {
     become_subreaper()?;
     raw::seal_inherited_descriptors()?;

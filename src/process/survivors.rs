@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
             .map(|(component, dir)| (component, Cgroup::at(dir)))
             .chain(here)
             .filter(|(component, _)| !untouched.contains(&component.chain))
-            .filter(|(_, cgroup)| !kept.iter().any(|kept| kept.cgroup.as_deref() == Some(cgroup.path())))
+            .filter(|(component, _)| !kept.iter().any(|kept| kept.component == *component))
             .collect();
         Self { records, kept: Kept::new(kept), untouched, mark, cgroups }
     }

@@ -38,5 +38,7 @@ fn is_leader(record: &Record, entry: &Entry, table: &Table, mark: &StateMark) ->
 
 fn is_in(cgroup: &Path, pid: u32) -> bool {
     let of = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok()?.cgroups().ok());
-    of.is_some_and(|of| of.0.iter().any(|of| cgroup.ends_with(of.pathname.trim_start_matches('/'))))
+    // The unified hierarchy alone has the number 0; a path of nothing would end every path.
+    let ends = |pathname: &str| !pathname.is_empty() && cgroup.ends_with(pathname);
+    of.is_some_and(|of| of.0.iter().any(|of| of.hierarchy == 0 && ends(of.pathname.trim_start_matches('/'))))
 }
