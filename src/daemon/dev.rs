@@ -60,13 +60,13 @@ pub fn dev(place: &Place, dev: Dev) -> ExitCode {
         };
         if let Ending::Upgrade(program) = &ending {
             say(&format!("{} takes over\n", program.display()));
-            return daemon.end(ending).await;
+            return daemon.end(ending, &asked, true).await;
         }
         say("stopping, in reverse order\n");
         let root = daemon.root.clone();
         let now = tree(&root).await.unwrap_or_default();
         let mut live = Live::new(Output::Stdout).since(&now);
-        shown(&mut live, &root, daemon.end(ending)).await
+        shown(&mut live, &root, daemon.end(ending, &asked, true)).await
     })
 }
 
@@ -100,6 +100,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
 async fn come_up(daemon: &Daemon, live: &mut Live, tenant: &str) -> Result<(), DaemonError> {
     let root = daemon.root.clone();
     let work = async {
+        daemon.up().await?;
         match daemon.ask(Command::CreateTenant { name: tenant.to_owned() }).await {
             Err(DaemonError::Refused(Refusal::AlreadyExists(_))) => {
                 daemon.ask(Command::StartTenant { name: tenant.to_owned() }).await?;

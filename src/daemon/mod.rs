@@ -32,8 +32,8 @@ use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
-use berth_actors::message::Command;
-use berth_actors::root::{Kcp, Root, WhenDown, World};
+use berth_actors::message::{Command, Refusal};
+use berth_actors::root::{IsUp, Kcp, Root, WhenDown, World};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -61,7 +61,7 @@ enum Ending {
     Upgrade(PathBuf),
 }
 
-/// A running daemon. Dropping it stops nothing: call [`Daemon::stop`].
+/// A running daemon. Dropping it stops nothing.
 #[derive(Debug)]
 pub struct Daemon {
     pub root: Addr<Root>,
@@ -77,8 +77,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Checks the host, takes the lock, provisions, and starts the tree, which adopts what an earlier daemon left. Returns
-    /// once the tree has its orders, not when everything is ready.
+    /// Checks the host, takes the lock, provisions, and builds the tree, which has no orders yet.
     pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
         let layout = settings.layout.clone();
         let (checked, account) = (layout.clone(), settings.account.clone());
@@ -91,6 +90,8 @@ impl Daemon {
         for warning in &verdict.warnings {
             tracing::warn!("{warning}");
         }
+        // Each survivor costs a descriptor.
+        raise_descriptor_limit();
         let locked = layout.clone();
         let lock = off_thread(move || StateLock::acquire(&locked)).await?;
         let published = layout.clone();
@@ -98,6 +99,9 @@ impl Daemon {
         // Before the survivors are touched: what cannot be started again must not be stopped.
         let journal = HandoverFile::new(&layout);
         journal.read().await.map_err(DaemonError::Record)?;
+        // Before orphans are collected: a survivor that ends meanwhile is not one.
+        let hosted = layout.clone();
+        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         if let Some(front) = &front {
@@ -115,8 +119,6 @@ impl Daemon {
             owner: accounts.owner,
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
-        let hosted = layout.clone();
-        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         let (events, received) = broadcast::channel(EVENT_LAG);
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
@@ -143,7 +145,7 @@ impl Daemon {
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);
-        let daemon = Self {
+        Ok(Self {
             root,
             processes,
             front: front_address,
@@ -153,17 +155,22 @@ impl Daemon {
             control,
             served,
             _lock: lock,
-        };
-        daemon.ask(Command::Up).await?;
-        Ok(daemon)
+        })
+    }
+
+    /// Gives the tree its orders: what an earlier daemon left is adopted, and what is missing started. Returns once that is
+    /// under way, not when everything is ready. Cancel-safe: an end that comes meanwhile waits for it.
+    pub async fn up(&self) -> Result<(), DaemonError> {
+        self.ask(Command::Up).await
     }
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
-    pub async fn stop(self) -> Result<(), DaemonError> {
+    async fn stop(&mut self) -> Result<(), DaemonError> {
         let stopped = self.ask(Command::Down).await.map_err(|error| match error {
             DaemonError::Refused(left) => DaemonError::Left(left),
             error => error,
         });
+        self.processes.tidy().await;
         if let Some(front) = &self.listener {
             front.close();
         }
@@ -171,33 +178,43 @@ impl Daemon {
         stopped
     }
 
-    /// Carries its end out. An upgrade returns only when it failed.
-    async fn end(self, ending: Ending) -> Result<(), DaemonError> {
+    /// Carries its end out, with the lock in hand to the last. An upgrade returns only when it failed, or when the daemon was
+    /// `asked` to end in another way meanwhile.
+    async fn end(
+        mut self,
+        ending: Ending,
+        asked: &CancellationToken,
+        stop_children: bool,
+    ) -> Result<(), DaemonError> {
         let program = match ending {
             Ending::Stop => return self.stop().await,
             Ending::Leave => None,
             Ending::Upgrade(program) => Some(program),
         };
         let listener = self.leave().await;
-        program.map_or(Ok(()), |program| Err(succession::exec(&program, listener)))
-    }
-
-    /// Ends the daemon and nothing else: open connections of the front are drained, new ones wait in the queue of the
-    /// socket, which is returned for a successor.
-    pub async fn leave(self) -> Option<TcpListener> {
-        if let Some(front) = &self.listener {
-            let reports = front.leave(self.drain_limit).await;
-            tracing::info!(?reports, "the front has drained");
+        match program {
+            // The next daemon would know nothing of it.
+            Some(_) if asked.is_cancelled() && stop_children => self.ask(Command::Down).await,
+            Some(program) if !asked.is_cancelled() => Err(succession::exec(&program, listener)),
+            _ => Ok(()),
         }
-        let listener = self.listener.as_ref().and_then(|front| front.listener().ok().flatten());
-        self.end_control().await;
-        listener
     }
 
-    async fn end_control(self) {
+    /// Everything runs on: open connections of the front are drained, new ones wait in the queue of the socket, which is
+    /// returned for a successor.
+    async fn leave(&mut self) -> Option<TcpListener> {
+        // First: no order may come between the drain and the end.
+        self.end_control().await;
+        let front = self.listener.as_ref()?;
+        let reports = front.leave(self.drain_limit).await;
+        tracing::info!(?reports, "the front has drained");
+        front.listener().ok().flatten()
+    }
+
+    async fn end_control(&mut self) {
         self.processes.tidy().await;
         self.control.cancel();
-        if self.served.await.is_err() {
+        if (&mut self.served).await.is_err() {
             tracing::warn!("the control API ended badly");
         }
     }
@@ -209,7 +226,10 @@ impl Daemon {
             let Some(Upgrade { program, answer }) = self.upgrades.lock().await.recv().await else {
                 return std::future::pending().await;
             };
-            let verdict = successor::check(&program, checks).await;
+            let verdict = match self.root.send(IsUp).await {
+                Ok(true) => successor::check(&program, checks).await,
+                _ => Err(Refusal::Conflict("the daemon is starting or stopping".to_owned())),
+            };
             let is_good = verdict.is_ok();
             // Whoever asked may be gone; the wish stands.
             let _ = answer.send(verdict);

@@ -24,7 +24,15 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
         let daemon = tokio::select! {
             started = Daemon::start(settings, &*progress) => started?,
             () = asked.cancelled() => return interrupted(layout, stop_children).await,
+            // The watchdog watches a successor from its first moment.
+            () = systemd::stay_alive() => return Ok(()),
         };
+        tokio::select! {
+            up = daemon.up() => up?,
+            // The end that follows waits for what was begun.
+            () = asked.cancelled() => {}
+            () = systemd::stay_alive() => {}
+        }
         systemd::ready();
         let ending = tokio::select! {
             () = asked.cancelled() => if stop_children { Ending::Stop } else { Ending::Leave },
@@ -37,7 +45,7 @@ pub fn up(place: &Place, up: &Up) -> ExitCode {
             Ending::Stop | Ending::Leave => systemd::stopping(),
         }
         tokio::select! {
-            ended = daemon.end(ending) => ended,
+            ended = daemon.end(ending, &asked, stop_children) => ended,
             () = systemd::stay_alive() => Ok(()),
         }
     })

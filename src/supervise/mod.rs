@@ -84,6 +84,8 @@ impl Services {
     /// Takes the lock, and starts the tree, which adopts what an earlier daemon left and starts everything that
     /// waits for nothing.
     async fn start(estate: Estate, layout: Layout) -> Result<Self, DaemonError> {
+        // Each survivor costs a descriptor.
+        daemon::raise_descriptor_limit();
         let at = layout.clone();
         let (lock, processes) = off_thread(move || {
             preflight::check_place(&at)?;
@@ -94,7 +96,6 @@ impl Services {
             Ok::<_, DaemonError>((lock, processes))
         })
         .await?;
-        daemon::raise_descriptor_limit();
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (events, received) = broadcast::channel(daemon::EVENT_LAG);
         let outside =
