@@ -4,6 +4,7 @@ use super::exit::{CliError, Exit};
 use super::terminal;
 use crate::control::api::About;
 use crate::control::{Client, ClientError, deadline};
+use crate::process::identity_of;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +44,10 @@ async fn successor(client: &Client, before: &About) -> Result<About, CliError> {
             Err(error @ (ClientError::Permission { .. } | ClientError::Stranger { .. })) => {
                 return Err(error.into());
             }
-            Err(error) if Instant::now() >= end => return Err(error.into()),
+            // It keeps its pid: without it there will be no successor, however long it is waited for.
+            Err(error) if Instant::now() >= end || identity_of(before.pid).is_none() => {
+                return Err(error.into());
+            }
             Ok(_) if Instant::now() >= end => {
                 let socket = client.socket().to_owned();
                 return Err(ClientError::Deadline { socket, deadline: deadline::SUCCESSION }.into());

@@ -19,8 +19,8 @@ pub const DOWN: Duration = Duration::from_mins(15);
 /// Looking at a new binary: it is started three times at most, and says who it is.
 pub const UPGRADE: Duration = Duration::from_secs(30);
 
-/// From the old daemon's answer to the new one's: the front's drain, and the start of a daemon that finds everything running.
-pub const SUCCESSION: Duration = Duration::from_mins(2);
+/// From the old daemon's answer to the new one's: the front's drain, and a start that may have to get new components.
+pub const SUCCESSION: Duration = Duration::from_mins(15);
 
 /// From accepting a connection (or the end of the previous request) to the last header byte of the next request.
 pub const REQUEST_HEAD: Duration = Duration::from_secs(10);
