@@ -72,11 +72,19 @@ async fn many() {
     let house = House::new(MANY).await;
     let up = from.elapsed();
     let after = house::proportional_kib();
+    let (looked, adopted) = house.adoption().await;
     let from = Instant::now();
     house.down().await;
     let down = from.elapsed();
 
     ratio("bring-up of 1000", floor_up, up, 2.0);
+    println!(
+        "{:<44}{:>12}{:>12}{:>9.1}  500 ms",
+        "adoption of 1000 (floor: one look at each)",
+        shown(looked),
+        shown(adopted),
+        adopted.as_secs_f64() / looked.as_secs_f64()
+    );
     let beyond = down.saturating_sub(floor_down) / u32::try_from(MANY).unwrap();
     println!(
         "{:<44}{:>12}{:>12}{:>9}  1 ms a child beyond its exit",

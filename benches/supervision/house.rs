@@ -4,17 +4,20 @@ use actix::prelude::*;
 use async_trait::async_trait;
 use berth::discover::SockDiag;
 use berth::layout::Layout;
-use berth::process::{ProcessHost, orphans};
+use berth::process::{ProcessHost, identity_of, orphans};
 use berth_actors::child::actor::Outside;
 use berth_actors::group::actor::{GroupActor, Member};
-use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::host::{
+    Accounted, Blueprint, Context, GateError, Listens, PrepareError, Processes, Running, WaitNote,
+};
+use berth_actors::identity::ComponentId;
 use berth_actors::message::{Command, Reply, TreeEvent};
 use berth_actors::policy::RestartPolicy;
 use berth_actors::spec::{ProcessSpec, Role, Seam, Signal, Step, StopPlan};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
 struct Sleeper {
@@ -59,6 +62,8 @@ pub(crate) struct House {
     group: Addr<GroupActor>,
     processes: ProcessHost,
     events: broadcast::Receiver<TreeEvent>,
+    layout: Layout,
+    count: usize,
     _dir: tempfile::TempDir,
 }
 
@@ -102,7 +107,7 @@ impl House {
         let group = GroupActor::new((0..count).map(member).collect(), outside).unwrap().start();
         group.send(Command::Up).await.unwrap().unwrap();
         group.send(Command::AwaitReady).await.unwrap().unwrap();
-        Self { group, processes, events, _dir: dir }
+        Self { group, processes, events, layout, count, _dir: dir }
     }
 
     pub(crate) async fn pid_of(&mut self, number: usize) -> u32 {
@@ -122,6 +127,26 @@ impl House {
                 return;
             }
         }
+    }
+
+    /// What the next daemon's host does before its tree looks at a gate: reads the ledger, confirms and watches every process,
+    /// looks for strays, hands each over. Beside it, one look at each process in `/proc`.
+    pub(crate) async fn adoption(&self) -> (Duration, Duration) {
+        let component = |number| ComponentId::new(format!("s{number:04}"), "main");
+        let components: BTreeSet<_> = (0..self.count).map(component).collect();
+        let from = Instant::now();
+        let next = ProcessHost::new(&self.layout).unwrap();
+        let accounted = Accounted { components, ..Accounted::default() };
+        assert_eq!(next.reap_strays(&accounted).await.unwrap(), [""; 0]);
+        let mut pids = Vec::new();
+        for component in next.survivors().await {
+            pids.push(next.adopt(&component).await.unwrap().unwrap().running.identity.pid);
+        }
+        let adopted = from.elapsed();
+        assert_eq!(pids.len(), accounted.components.len());
+        let from = Instant::now();
+        assert!(pids.iter().all(|pid| identity_of(*pid).is_some()));
+        (from.elapsed(), adopted)
     }
 
     pub(crate) async fn down(self) {
