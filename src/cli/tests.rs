@@ -26,6 +26,7 @@ fn every_documented_command_line_parses() {
         "berth down",
         "berth status --json --check",
         "berth --state /s status --watch",
+        "berth metrics",
         "berth events -f",
         "berth logs slot-a",
         "berth logs demo kine -f -n 5",

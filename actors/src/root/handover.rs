@@ -105,9 +105,12 @@ impl Root {
 
     fn feed_handover(&mut self, event: Event, ctx: &mut Context<Self>) {
         let Some(running) = &mut self.handover else { return };
+        let from = running.from;
         if let Event::Drained(report) = &event {
             running.drain = Some(*report);
+            self.event("front", format!("slot {from} is drained: {report}"));
         }
+        let Some(running) = &mut self.handover else { return };
         for effect in running.machine.step(event) {
             self.perform_handover(effect, ctx);
         }
@@ -143,6 +146,7 @@ impl Root {
             Effect::Retarget => self.retarget(to, new, ctx),
             Effect::Drain => {
                 let Some(front) = self.front.clone() else { return };
+                self.event("front", format!("drains slot {from}, within {} ms", kcp.drain_limit.as_millis()));
                 let drain = Drain { slot: from, limit: kcp.drain_limit };
                 self.answer(ctx, async move { Event::Drained(front.send(drain).await.unwrap_or_default()) });
             }
@@ -298,6 +302,7 @@ impl Root {
             // The slot that went may have taken the lease with it.
             self.led_by = None;
         }
+        self.handovers.count(&status);
         self.last_handover = Some(status.clone());
         if let Some(reply) = running.reply {
             let _ = reply.send(Ok(Reply::Handover(Box::new(status))));

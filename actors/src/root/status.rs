@@ -24,6 +24,7 @@ impl Root {
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
+        let handovers = self.handovers.clone();
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let store = match store {
@@ -47,6 +48,7 @@ impl Root {
                 tenants,
                 services,
                 handover,
+                handovers,
             })))
         })
     }

@@ -69,6 +69,7 @@ fn unexpected(reply: &Reply) -> Problem {
 pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
+        .route("/metrics", get(tree::metrics))
         .route("/v1/daemon", get(daemon::about))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
