@@ -23,6 +23,7 @@
 
 pub mod chain;
 pub mod child;
+mod descent;
 pub mod fake;
 pub mod front;
 pub mod group;

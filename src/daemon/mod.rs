@@ -166,10 +166,7 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     async fn stop(&mut self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
-            DaemonError::Refused(left) => DaemonError::Left(left),
-            error => error,
-        });
+        let stopped = self.ask(Command::Down).await.map_err(DaemonError::left);
         self.processes.tidy().await;
         if let Some(front) = &self.listener {
             front.close();

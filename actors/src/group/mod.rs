@@ -2,7 +2,8 @@
 //!
 //! A chain that comes after nothing starts at once; one that comes after others starts when each of them has been ready.
 //! From then on nobody's death is its business: each chain restarts by its own policy. Going down is strictly one at a time,
-//! the last one first, so that nothing is ever taken from under what was started on it.
+//! the last one first, so that nothing is ever taken from under what was started on it. Only one that cannot be ended within
+//! its time is passed over: the others must not run on for ever because of it.
 //!
 //! [`actor::GroupActor`] feeds it and carries out what it says. Members stand in an order in which each comes behind those
 //! it waits for; [`Group::new`] insists on that.
@@ -27,6 +28,8 @@ pub enum Event {
     Stop(usize),
     /// An operator wants this one tried again after a give-up.
     Retry(usize),
+    /// The time in which this one should have stopped is over.
+    Overdue(usize),
     Chain {
         index: usize,
         state: ChainState,
@@ -53,7 +56,7 @@ pub struct OutOfOrder {
 enum Course {
     Idle,
     Up,
-    /// Members from this one on are down; the one before it is told to stop, or is stopping.
+    /// Members from this one on are down or overdue; the one before it is told to stop, or is stopping.
     Down {
         from: usize,
     },
@@ -72,6 +75,8 @@ struct Member {
     state: ChainState,
     /// It was ready since it was last started: whoever waits for it may start.
     was_ready: bool,
+    /// It had its time to stop: nobody waits for it any more.
+    overdue: bool,
 }
 
 /// See the module.
@@ -99,6 +104,7 @@ impl Group {
                 told: false,
                 state: ChainState::Down,
                 was_ready: false,
+                overdue: false,
             });
         }
         Ok(Self { members, course: Course::Idle })
@@ -141,6 +147,10 @@ impl Group {
                 member.state = ChainState::Starting;
                 vec![Effect::Retry(index)]
             }
+            Event::Overdue(index) => {
+                self.members[index].overdue = true;
+                self.descend().into_iter().collect()
+            }
             Event::Chain { index, state } => self.heard(index, state),
         }
     }
@@ -150,8 +160,20 @@ impl Group {
         matches!(self.course, Course::Down { .. })
     }
 
+    /// Whether the way down is over: nobody is waited for any more.
+    pub fn has_descended(&self) -> bool {
+        self.course == Course::Down { from: 0 }
+    }
+
+    /// Whether it is, and left nobody alive.
     pub fn is_down(&self) -> bool {
-        matches!(self.course, Course::Down { from: 0 })
+        self.has_descended() && self.members.iter().all(|member| member.state == ChainState::Down)
+    }
+
+    /// Whose stop the way down waits for.
+    pub fn awaited(&self) -> Option<usize> {
+        let Course::Down { from } = self.course else { return None };
+        from.checked_sub(1)
     }
 
     pub fn state(&self, index: usize) -> ChainState {
@@ -219,7 +241,8 @@ impl Group {
         let mut effect = None;
         while let Some(index) = from.checked_sub(1) {
             effect = self.stop(index);
-            if effect.is_some() || self.members[index].state != ChainState::Down {
+            let member = &self.members[index];
+            if effect.is_some() || (member.state != ChainState::Down && !member.overdue) {
                 break;
             }
             from = index;
