@@ -195,6 +195,7 @@ mod tests {
                 stand_in_knobs: std::collections::BTreeMap::new(),
                 front_port: 6443,
                 shutdown_delay: Duration::ZERO,
+                goaway_chance: crate::kcp::defaults::GOAWAY_CHANCE,
                 owner: None,
             })
         }

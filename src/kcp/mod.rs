@@ -14,6 +14,7 @@ pub mod defaults;
 mod election;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod goaway;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;
@@ -34,6 +35,7 @@ mod fixture;
 mod test_server;
 
 pub use api::KcpClient;
+pub use goaway::GoawayChance;
 pub use journal::HandoverFile;
 pub use slot::Kcp;
 pub use steps::slot_steps;
@@ -58,6 +60,8 @@ pub struct KcpConfig {
     pub front_port: u16,
     /// See [`defaults::SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
+    /// See [`defaults::GOAWAY_CHANCE`].
+    pub goaway_chance: GoawayChance,
     /// Account of the slots' processes when the daemon is root.
     pub owner: Option<User>,
 }

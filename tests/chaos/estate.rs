@@ -52,6 +52,7 @@ impl StandIns {
             stand_in_knobs: BTreeMap::new(),
             front_port: 0,
             shutdown_delay: Duration::ZERO,
+            goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };
