@@ -405,6 +405,7 @@ impl Blueprint for FakeComponent {
 #[derive(Debug, Clone, Default)]
 pub struct FakeGuard {
     verdict: Arc<Mutex<Option<PrepareError>>>,
+    losses: Arc<tokio::sync::Notify>,
 }
 
 impl FakeGuard {
@@ -412,6 +413,11 @@ impl FakeGuard {
         if let Ok(mut current) = self.verdict.lock() {
             *current = verdict;
         }
+    }
+
+    /// Its hold is lost, if anybody waits for that.
+    pub fn lose(&self) {
+        self.losses.notify_waiters();
     }
 }
 
@@ -422,6 +428,10 @@ impl Guard for FakeGuard {
             Ok(Some(error)) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn lost(&self) {
+        self.losses.notified().await;
     }
 }
 
