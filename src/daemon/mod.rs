@@ -258,7 +258,11 @@ pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + '
         Ok(runtime) => runtime,
         Err(error) => return refuse(&DaemonError::Runtime(error)),
     };
-    match actix::System::with_tokio_rt(move || runtime).block_on(life) {
+    let system = actix::System::with_tokio_rt(move || runtime);
+    let ended = system.block_on(life);
+    // Dropped, it would wait for threads that may hang in a file system; the end of the process does not.
+    std::mem::forget(system);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }

@@ -56,7 +56,7 @@ pub struct OutOfOrder {
 enum Course {
     Idle,
     Up,
-    /// Members from this one on are down or overdue; the one before it is told to stop, or is stopping.
+    /// Members from this one on are down, or had their time; the one before it is told to stop, or is stopping.
     Down {
         from: usize,
     },
@@ -75,8 +75,6 @@ struct Member {
     state: ChainState,
     /// It was ready since it was last started: whoever waits for it may start.
     was_ready: bool,
-    /// It had its time to stop: nobody waits for it any more.
-    overdue: bool,
 }
 
 /// See the module.
@@ -104,7 +102,6 @@ impl Group {
                 told: false,
                 state: ChainState::Down,
                 was_ready: false,
-                overdue: false,
             });
         }
         Ok(Self { members, course: Course::Idle })
@@ -148,7 +145,9 @@ impl Group {
                 vec![Effect::Retry(index)]
             }
             Event::Overdue(index) => {
-                self.members[index].overdue = true;
+                if self.awaited() == Some(index) {
+                    self.course = Course::Down { from: index };
+                }
                 self.descend().into_iter().collect()
             }
             Event::Chain { index, state } => self.heard(index, state),
@@ -241,8 +240,7 @@ impl Group {
         let mut effect = None;
         while let Some(index) = from.checked_sub(1) {
             effect = self.stop(index);
-            let member = &self.members[index];
-            if effect.is_some() || (member.state != ChainState::Down && !member.overdue) {
+            if effect.is_some() || self.members[index].state != ChainState::Down {
                 break;
             }
             from = index;
