@@ -4,7 +4,7 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)
+//! api (KcpApi) ──> session, canary ──> watch        journal (Journal) ──> history
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
@@ -14,6 +14,7 @@ pub mod defaults;
 mod election;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod history;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;
@@ -26,6 +27,7 @@ pub mod slot;
 pub mod stand_in;
 mod start_log;
 pub mod steps;
+mod version;
 mod watch;
 
 #[cfg(test)]
