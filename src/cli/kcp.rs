@@ -4,6 +4,7 @@ use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
 use super::{terminal, units};
 use crate::control::Client;
+use berth_actors::handover::Wish;
 use berth_actors::status::HandoverOutcome;
 use clap::Subcommand;
 
@@ -21,7 +22,8 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
 
 async fn handover(client: &Client) -> Result<Exit, CliError> {
     let mut live = Live::new(Output::Stderr).since(&client.status().await?);
-    let handover = live.during(client.handover(), || async { client.status().await.ok() }).await??;
+    let handover =
+        live.during(client.handover(Wish::Plain), || async { client.status().await.ok() }).await??;
     let took = units::took(handover.phases.iter().map(|phase| phase.took_ms).sum());
     match handover.outcome {
         HandoverOutcome::Done => {
