@@ -1,5 +1,6 @@
 //! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
 
+use crate::data_adoption::{AdoptionPlan, Consent};
 use crate::status::{HandoverStatus, TreeStatus};
 use actix::Message;
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,15 @@ pub enum Command {
     RetryTenant {
         name: String,
     },
+    /// What adopting the data of a refused tenant would change; changes nothing.
+    PlanAdoption {
+        name: String,
+    },
+    /// Overrides the identity guard's refusal as planned, and tries again.
+    AdoptData {
+        name: String,
+        consent: Consent,
+    },
     Handover,
     /// One plain service; a daemon of clusters has none.
     Service {
@@ -57,6 +67,7 @@ pub enum Reply {
     Done,
     Status(Box<TreeStatus>),
     Handover(Box<HandoverStatus>),
+    Adoption(Box<AdoptionPlan>),
 }
 
 /// Why a command was not carried out. One line, names the thing and the way out.

@@ -283,6 +283,8 @@ impl Handler<Command> for GroupActor {
             | Command::StopTenant { .. }
             | Command::RestartTenant { .. }
             | Command::RetryTenant { .. }
+            | Command::PlanAdoption { .. }
+            | Command::AdoptData { .. }
             | Command::Handover => {
                 let text = "this daemon runs plain services: it has no clusters and no kcp".to_owned();
                 answered(Err(Refusal::BadRequest(text)))
