@@ -1,8 +1,8 @@
 //! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
 
 use super::{Diary, FakeComponent, FakeGuard, FakeHost, step};
-use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::child::actor::Outside;
+use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::handover::Record;
 use crate::host::{
     Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord,
@@ -248,7 +248,8 @@ impl Estate for FakeWorld {
 
     async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
         self.host.alive().await;
-        let refusal = self.guard(name).verdict().ok_or_else(|| AdoptionError::Refused("no refusal".into()))?;
+        let refusal =
+            self.guard(name).verdict().ok_or_else(|| AdoptionError::Refused("no refusal".into()))?;
         let digest = format!("plan of {refusal}");
         Ok(AdoptionPlan { differs: vec![refusal], changes: vec![], beware: vec![], take_over: None, digest })
     }

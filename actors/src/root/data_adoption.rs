@@ -16,7 +16,9 @@ impl Root {
         let text = match tenant.state() {
             ChainState::Refused => return Ok(()),
             ChainState::Down | ChainState::Stopping => {
-                format!("{name} is stopped: berth cluster start {name} has the identity guard look at its data")
+                format!(
+                    "{name} is stopped: berth cluster start {name} has the identity guard look at its data"
+                )
             }
             ChainState::Degraded | ChainState::Done => format!(
                 "{name} was not refused by the identity guard, it has given up ({}): berth cluster retry {name}",
@@ -53,7 +55,8 @@ impl Root {
                     root.event(&name, "its data were adopted");
                     let tenant = root.tenants.get_mut(&name);
                     let Some(tenant) = tenant.filter(|tenant| tenant.state() == ChainState::Refused) else {
-                        let text = format!("the data of {name} are adopted; another command changed it meanwhile");
+                        let text =
+                            format!("the data of {name} are adopted; another command changed it meanwhile");
                         return Err(Refusal::Conflict(text));
                     };
                     tenant.retry();
