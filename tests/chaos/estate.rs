@@ -12,7 +12,7 @@ use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Estate, Findings, KcpApi, Lease, Recorded, TenantRecord};
+use berth_actors::host::{Changes, Estate, Findings, KcpApi, Lease, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -152,6 +152,10 @@ impl KcpApi for StandIns {
     async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String> {
         let holder = ask(&Place::Port(through), "get lease").await?;
         Ok((holder != "-").then(|| Lease { uid: holder.clone(), resource_version: "1".into(), holder }))
+    }
+
+    async fn lease_changes(&self, _through: SocketAddr) -> Result<Changes, String> {
+        Err("a stand-in tells nobody".to_owned())
     }
 
     async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {

@@ -4,6 +4,8 @@ mod adoption;
 mod down;
 mod handovers;
 mod histories;
+mod plans;
+mod resumption;
 mod tenants;
 
 use super::*;
