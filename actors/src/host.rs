@@ -7,6 +7,7 @@ use crate::handover::{Record, Side, Wish};
 use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -272,11 +273,17 @@ pub struct Lease {
     pub resource_version: String,
 }
 
+/// Something changed; look again.
+pub type Changes = BoxStream<'static, ()>;
+
 /// What a handover asks of the kcp API itself.
 #[async_trait]
 pub trait KcpApi: Send + Sync + 'static {
     /// The lease as seen through the slot at `through`; `None` when there is none.
     async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String>;
+    /// An item whenever the lease changes from now on, as the slot at `through` sees it; it ends with that slot's word. To be
+    /// told is all it is good for: what the lease is now is asked for. `Err`: it must be looked at again and again.
+    async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String>;
     /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
     async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
     /// The identity a slot uses as leader, from its own log; `None` before it has tried.

@@ -6,27 +6,33 @@
 use crate::https::HttpsError;
 use crate::kcp::KcpConfig;
 use crate::kcp::canary::{self, CanaryError};
+use crate::kcp::defaults::REQUEST_DEADLINE;
 use crate::kcp::election::Election;
 use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
 use crate::kcp::version;
+use crate::kcp::watch::Watch;
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Findings, KcpApi, Lease};
+use berth_actors::host::{Changes, Findings, KcpApi, Lease};
 use berth_actors::identity::SlotName;
+use futures::stream;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use time::OffsetDateTime;
+use tokio::time::timeout;
 
 const LEASE_NAME: &str = "kcp-controllers";
 const LEASE: &str =
     "/clusters/system:admin/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kcp-controllers";
+const LEASES: &str = "/clusters/system:admin/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
+                      ?watch=true&fieldSelector=metadata.name%3Dkcp-controllers";
 
 /// Talks to kcp for the handover.
 #[derive(Debug, Clone)]
@@ -102,6 +108,19 @@ impl KcpClient {
 impl KcpApi for KcpClient {
     async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String> {
         self.get_lease(through).await.map_err(|error| error.to_string())
+    }
+
+    async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String> {
+        let set = self.material().await.map_err(|error| error.to_string())?;
+        let watch = timeout(REQUEST_DEADLINE, Watch::open(&set, through, LEASES)).await;
+        let watch = watch
+            .map_err(|_| format!("kcp at {through} opened no watch within {} s", REQUEST_DEADLINE.as_secs()))?
+            .map_err(|error| error.to_string())?;
+        let next = |mut watch: Watch| async {
+            let event = watch.next().await.ok()??;
+            (event.kind != "ERROR").then_some(((), watch))
+        };
+        Ok(Box::pin(stream::unfold(watch, next)))
     }
 
     async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {

@@ -5,6 +5,8 @@ mod data_adoption;
 mod down;
 mod handovers;
 mod histories;
+mod plans;
+mod resumption;
 mod tenants;
 
 use super::*;
