@@ -24,6 +24,7 @@ pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
 pub use values::{LogSize, PortRange, Span};
 
+use crate::kcp::GoawayChance;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +76,7 @@ pub struct LogsConfig {
 pub struct KcpConfig {
     pub enabled: Setting<bool>,
     pub shutdown_delay: Setting<Span>,
+    pub goaway_chance: Setting<GoawayChance>,
 }
 
 /// The operator's own binaries. `None`: the one of the asset store.
@@ -170,6 +172,7 @@ impl Config {
             kcp: KcpConfig {
                 enabled: origin.setting(file.kcp.enabled, defaults::KCP_ENABLED),
                 shutdown_delay: origin.setting(file.kcp.shutdown_delay, defaults::SHUTDOWN_DELAY),
+                goaway_chance: origin.setting(file.kcp.goaway_chance, defaults::GOAWAY_CHANCE),
             },
             components: {
                 let store = |path| origin.optional(path, defaults::COMPONENT);

@@ -23,6 +23,8 @@
 
 pub mod chain;
 pub mod child;
+pub mod data_adoption;
+mod descent;
 pub mod fake;
 pub mod front;
 pub mod group;

@@ -9,6 +9,7 @@ mod config;
 mod down;
 mod events;
 pub mod exit;
+mod handovers;
 pub mod health;
 mod kcp;
 pub mod live;
@@ -180,7 +181,9 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
                 ClientVerb::Service(verb) => service::run(&client, verb).await,
-                ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),
+                ClientVerb::Config(_) | ClientVerb::Completions { .. } => {
+                    Ok(Exit::Ok)
+                }
             }
         }
     }

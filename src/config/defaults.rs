@@ -104,4 +104,9 @@ pub const SHUTDOWN_DELAY: (Span, &str) = (
     "a terminating kcp serves nobody; the front drains before it is told to stop",
 );
 
+pub const GOAWAY_CHANCE: (kcp::GoawayChance, &str) = (
+    kcp::defaults::GOAWAY_CHANCE,
+    "no new TLS connection every 50 requests; 0.02 where clients run many HTTP/2 requests at once",
+);
+
 pub(super) const COMPONENT: &str = "the asset store's";

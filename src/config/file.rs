@@ -5,6 +5,7 @@ use super::account::Account;
 use super::setting::line_of;
 use super::supervision;
 use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Span};
+use crate::kcp::GoawayChance;
 use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -64,6 +65,7 @@ pub(super) struct Logs {
 pub(super) struct Kcp {
     pub(super) enabled: Given<bool>,
     pub(super) shutdown_delay: Given<Span>,
+    pub(super) goaway_chance: Given<GoawayChance>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -42,7 +42,14 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         ("metrics".into(), vec![optional("listen", &metrics.listen)]),
         ("ports".into(), vec![text("range", &ports.range)]),
         ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
-        ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
+        (
+            "kcp".into(),
+            vec![
+                bare("enabled", &kcp.enabled),
+                text("shutdown_delay", &kcp.shutdown_delay),
+                bare("goaway_chance", &kcp.goaway_chance),
+            ],
+        ),
         ("components".into(), component_paths(components)),
     ];
     sections

@@ -91,6 +91,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         metrics_listen: None,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
+        goaway_chance: defaults::GOAWAY_CHANCE.0,
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),

@@ -105,7 +105,8 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
-        let (caps, misfit) = settings.front.within(Descriptors::of_this_process());
+        let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
+        caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
         let front = settings.kcp.then(|| bind_front(settings.front_listen, caps)).transpose()?;
         if let Some(front) = &front {
             succession::deposit(front);
@@ -119,6 +120,7 @@ impl Daemon {
             stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
+            goaway_chance: settings.goaway_chance,
             owner: accounts.owner,
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
@@ -176,10 +178,7 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     async fn stop(&mut self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
-            DaemonError::Refused(left) => DaemonError::Left(left),
-            error => error,
-        });
+        let stopped = self.ask(Command::Down).await.map_err(DaemonError::left);
         self.processes.tidy().await;
         if let Some(front) = &self.listener {
             front.close();
@@ -269,7 +268,11 @@ pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + '
         Ok(runtime) => runtime,
         Err(error) => return refuse(&DaemonError::Runtime(error)),
     };
-    match actix::System::with_tokio_rt(move || runtime).block_on(life) {
+    let system = actix::System::with_tokio_rt(move || runtime);
+    let ended = system.block_on(life);
+    // Dropped, it would wait for threads that may hang in a file system; the end of the process does not.
+    std::mem::forget(system);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }

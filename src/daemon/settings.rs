@@ -4,6 +4,7 @@ use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
 use crate::front::FrontConfig;
+use crate::kcp::GoawayChance;
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub drain_limit: Duration,
     /// kcp's `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// kcp's `--goaway-chance`.
+    pub goaway_chance: GoawayChance,
     /// Whether SIGTERM stops everything, or leaves it to the next daemon.
     pub stop_children: bool,
     /// Tenants that may be starting at the same time.

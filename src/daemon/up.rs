@@ -81,6 +81,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         metrics_listen: config.metrics.listen.value,
         drain_limit: config.front.drain_limit.value.0,
         shutdown_delay: config.kcp.shutdown_delay.value.0,
+        goaway_chance: config.kcp.goaway_chance.value,
         stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },

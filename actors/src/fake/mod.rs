@@ -405,6 +405,7 @@ impl Blueprint for FakeComponent {
 #[derive(Debug, Clone, Default)]
 pub struct FakeGuard {
     verdict: Arc<Mutex<Option<PrepareError>>>,
+    losses: Arc<tokio::sync::Notify>,
 }
 
 impl FakeGuard {
@@ -412,6 +413,16 @@ impl FakeGuard {
         if let Ok(mut current) = self.verdict.lock() {
             *current = verdict;
         }
+    }
+
+    /// Why it refuses, if it does.
+    pub fn verdict(&self) -> Option<String> {
+        self.verdict.lock().ok()?.as_ref().map(ToString::to_string)
+    }
+
+    /// Its hold is lost, if anybody waits for that.
+    pub fn lose(&self) {
+        self.losses.notify_waiters();
     }
 }
 
@@ -422,6 +433,10 @@ impl Guard for FakeGuard {
             Ok(Some(error)) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn lost(&self) {
+        self.losses.notified().await;
     }
 }
 
