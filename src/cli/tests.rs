@@ -51,6 +51,7 @@ fn every_documented_command_line_parses() {
         "berth kcp handover --dry-run",
         "berth kcp history -n 3 --json",
         "berth config show --config /etc/berth.toml",
+        "berth doctor --config /etc/berth.toml",
         "berth completions bash",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
