@@ -11,6 +11,7 @@ use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
+use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use berth_actors::host::{Estate, KcpApi, Lease, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
@@ -139,6 +140,14 @@ impl Estate for StandIns {
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
         self.real.put_tenant(record).await
+    }
+
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.real.plan_adoption(name).await
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        self.real.adopt_data(name, consent).await
     }
 
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
