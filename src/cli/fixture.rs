@@ -115,6 +115,7 @@ pub(super) fn healthy() -> TreeStatus {
             ],
         )],
         services: Vec::new(),
+        strays: Vec::new(),
         handover: None,
     }
 }
