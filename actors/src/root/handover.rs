@@ -97,6 +97,14 @@ impl Running {
         *part = part.saturating_add(took);
     }
 
+    /// For the history, once.
+    fn remark(&mut self, warning: String) {
+        let warnings = &mut self.machine.record_mut().warnings;
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
     /// A phase is reached: how long after the one before.
     fn reach(&mut self, phase: Phase) -> PhaseStatus {
         let took = self.phase_since.elapsed();
@@ -176,6 +184,12 @@ impl Root {
         }
         let Some(running) = &mut self.handover else { return };
         running.book(&event);
+        if event == Event::Stopped(running.record().from) && running.asked.elapsed() >= OLD_SLOT_STOP {
+            let (from, seconds) = (running.record().from, OLD_SLOT_STOP.as_secs());
+            running.remark(format!(
+                "slot {from} had not ended {seconds} s after its stop signal, and was killed"
+            ));
+        }
         for effect in running.machine.step(event) {
             self.perform_handover(effect, ctx);
         }
@@ -261,7 +275,7 @@ impl Root {
                 tracing::warn!(%reason, "handover");
                 self.event("handover", format!("warning: {reason}"));
                 if let Some(running) = &mut self.handover {
-                    running.machine.record_mut().warnings.push(reason);
+                    running.remark(reason);
                 }
             }
             Effect::Finish { rolled_back } => {
@@ -421,6 +435,10 @@ impl Root {
             return self.feed_handover(lost, ctx);
         }
         if running.awaits_new.is_some() && news.chain == running.record().to.chain() {
+            if let Some(reason) = news.reason.as_ref().filter(|_| !news.state.needs_an_operator()) {
+                running
+                    .remark(format!("slot {} was not ready at the first try: {reason}", running.record().to));
+            }
             self.hear_of_new(news.state, news.reason.clone().unwrap_or_default(), ctx);
         } else if let Some(slot) = running.awaits_down
             && slot.chain() == news.chain
