@@ -276,6 +276,16 @@ pub struct DrainReport {
     pub took_ms: u64,
 }
 
+impl fmt::Display for DrainReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { held, idle, self_closed, forced, raced, took_ms } = self;
+        write!(
+            f,
+            "{held} held, {idle} idle, {self_closed} self-closed, {forced} forced, {raced} raced in {took_ms} ms"
+        )
+    }
+}
+
 /// The layer-4 front.
 #[async_trait]
 pub trait Dataplane: Send + Sync + 'static {

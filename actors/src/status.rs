@@ -4,6 +4,7 @@ use crate::handover::{Phase, Side, Spent, Wish};
 use crate::host::DrainReport;
 use crate::identity::SlotName;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// The whole daemon at one moment.
@@ -22,6 +23,8 @@ pub struct TreeStatus {
     pub strays: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
+    #[serde(default)]
+    pub handovers: Handovers,
 }
 
 /// One chain: the kcp store, a slot, or a tenant.
@@ -244,4 +247,33 @@ pub struct PhaseStatus {
     pub phase: String,
     /// Milliseconds this phase took.
     pub took_ms: u64,
+}
+
+/// All handovers since the daemon started that came to an end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handovers {
+    pub done: HandoverTotals,
+    pub rolled_back: HandoverTotals,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverTotals {
+    pub count: u64,
+    /// Milliseconds in each phase, of all of them together.
+    pub phases_ms: BTreeMap<String, u64>,
+}
+
+impl Handovers {
+    /// Adds one that has ended.
+    pub fn count(&mut self, handover: &HandoverStatus) {
+        let totals = match handover.outcome {
+            HandoverOutcome::Running => return,
+            HandoverOutcome::Done => &mut self.done,
+            HandoverOutcome::RolledBack(_) => &mut self.rolled_back,
+        };
+        totals.count += 1;
+        for PhaseStatus { phase, took_ms } in &handover.phases {
+            *totals.phases_ms.entry(phase.clone()).or_default() += took_ms;
+        }
+    }
 }

@@ -29,6 +29,7 @@ fn every_documented_command_line_parses() {
         "berth down",
         "berth status --json --check",
         "berth --state /s status --watch",
+        "berth metrics",
         "berth events -f",
         "berth logs slot-a",
         "berth logs demo kine -f -n 5",

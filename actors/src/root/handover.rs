@@ -190,6 +190,11 @@ impl Root {
                 "slot {from} had not ended {seconds} s after its stop signal, and was killed"
             ));
         }
+        if let Event::Drained(report) = &event {
+            let from = running.record().from;
+            self.event("front", format!("slot {from} is drained: {report}"));
+        }
+        let Some(running) = &mut self.handover else { return };
         for effect in running.machine.step(event) {
             self.perform_handover(effect, ctx);
         }
@@ -246,6 +251,7 @@ impl Root {
             Effect::TakeBack => self.take_back(from, ctx),
             Effect::Drain => {
                 let Some(front) = self.front.clone() else { return };
+                self.event("front", format!("drains slot {from}, within {} ms", kcp.drain_limit.as_millis()));
                 let drain = Drain { slot: from, limit: kcp.drain_limit };
                 self.answer(ctx, async move { Event::Drained(front.send(drain).await.unwrap_or_default()) });
             }
@@ -460,6 +466,7 @@ impl Root {
             "handover",
             rolled_back.map_or("done".to_owned(), |reason| format!("rolled back: {reason}")),
         );
+        self.handovers.count(&status);
         self.last_handover = Some(status.clone());
         if let Some(reply) = running.reply {
             let _ = reply.send(Ok(Reply::Handover(Box::new(status))));

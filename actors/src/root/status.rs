@@ -26,6 +26,7 @@ impl Root {
         let strays = strays::lines(&*self.world.outside.processes);
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
+        let handovers = self.handovers.clone();
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let store = match store {
@@ -50,6 +51,7 @@ impl Root {
                 services,
                 strays,
                 handover,
+                handovers,
             })))
         })
     }

@@ -73,6 +73,7 @@ fn unexpected(reply: &Reply) -> Problem {
 pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
+        .route("/metrics", get(tree::metrics))
         .route("/v1/daemon", get(daemon::about))
         .route("/v1/kcp/history", get(kcp::history))
         .route("/v1/kcp/handover/plan", post(kcp::plan))
