@@ -52,7 +52,7 @@ pub async fn run(berth: &mut Berth, load: &mut Load) -> Result<Vec<String>, Stri
     crashes.kill_the_active_kcp().await?;
     crashes.kill_kine().await?;
     crashes.kill_postgres().await?;
-    if berth::fault_points_exist() {
+    if super::berth::fault_points_exist() {
         for phase in PHASES {
             crashes.kill_the_daemon_at(phase).await?;
         }

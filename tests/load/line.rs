@@ -19,8 +19,8 @@ use tokio::time::{sleep, timeout};
 
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server that says nothing for so long has lost the request.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A server that says nothing for so long has lost the request: a kcp that was killed is back before.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is asked, without where.
 #[derive(Debug, Clone)]

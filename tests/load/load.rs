@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// For everyone to end: longer than the longest patience of one request.
-const END: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_secs(120);
 /// For the last events to arrive; the other slot's come up to a second late.
 const LAST_EVENTS: Duration = Duration::from_secs(20);
 

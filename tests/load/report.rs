@@ -195,14 +195,8 @@ impl Run {
             } else if failed > 0 {
                 broken.push(format!("{}: {failed} requests failed: {fates:?}", of.name));
             }
-            if of.asks == Asks::Watch {
-                let (twice, relisted) = (doubled(board, class), board.tally(class).relisted);
-                if twice > 0 || relisted > 0 {
-                    broken.push(format!(
-                        "{}: {twice} events told twice, {relisted} times not resumed",
-                        of.name
-                    ));
-                }
+            if board.tally(class).relisted > 0 {
+                broken.push(format!("{}: not resumed, but listed anew", of.name));
             }
             let idle = of.asks == Asks::Delete && board.books().written.is_empty();
             if !idle && board.tally(class).answers.is_empty() {
@@ -213,18 +207,31 @@ impl Run {
         if of_streams > 0 && raced == 0 && !self.turns.is_empty() {
             broken.push(format!("{of_streams} requests failed, and the front counted none as raced"));
         }
-        let lost = board.books().lost.clone();
-        if !lost.is_empty() {
-            broken.push(format!("acknowledged and not there: {lost:?}"));
-        }
-        let untold = untold(board);
-        if !untold.is_empty() {
-            let some: Vec<_> =
-                untold.iter().take(5).map(|(class, name)| (&board.classes[*class].name, name)).collect();
-            broken.push(format!("{} events not told to a watch, such as {some:?}", untold.len()));
-        }
+        broken.extend(accounts(board));
         broken
     }
+}
+
+/// What must hold whatever dies: every acknowledged write was there, and every watch was told of it once.
+pub fn accounts(board: &Board) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (class, of) in board.classes.iter().enumerate() {
+        let twice = doubled(board, class);
+        if twice > 0 {
+            broken.push(format!("{}: {twice} events told twice", of.name));
+        }
+    }
+    let lost = board.books().lost.clone();
+    if !lost.is_empty() {
+        broken.push(format!("acknowledged and not there: {lost:?}"));
+    }
+    let untold = untold(board);
+    if !untold.is_empty() {
+        let some: Vec<_> =
+            untold.iter().take(5).map(|(class, name)| (&board.classes[*class].name, name)).collect();
+        broken.push(format!("{} events not told to a watch, such as {some:?}", untold.len()));
+    }
+    broken
 }
 
 /// What went wrong, in the clients' words, by how often. Names and numbers are left out, so that alike falls together.

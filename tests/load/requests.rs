@@ -3,7 +3,7 @@
 use super::board::Board;
 use super::classes::{Asks, Class, Protocol};
 use super::gate::Gate;
-use super::line::{Ask, Line};
+use super::line::{Ask, Line, PATIENCE};
 use super::target::Target;
 use hyper::Method;
 use serde_json::json;
@@ -187,7 +187,7 @@ impl Client {
             stream.read_to_end(&mut answer).await?;
             Ok::<_, std::io::Error>(answer)
         };
-        let answer = timeout(Duration::from_secs(20), exchange).await.map_err(|_| "no answer".to_owned())?;
+        let answer = timeout(PATIENCE, exchange).await.map_err(|_| "no answer".to_owned())?;
         let answer = String::from_utf8_lossy(&answer.map_err(|error| error.to_string())?).into_owned();
         if answer.starts_with("HTTP/1.1 201") {
             return Ok(());

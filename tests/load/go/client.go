@@ -29,8 +29,9 @@ func newClient(j *job, c class) *client {
 	k := &client{j: j, c: c}
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		// A client that is parked until a kcp is back has not begun its handshake.
+		TLSHandshakeTimeout: 40 * time.Second,
 		ForceAttemptHTTP2:   c.Protocol == "h2",
 		DisableKeepAlives:   c.Fresh,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -63,7 +64,7 @@ func (k *client) request(ctx context.Context, method, path string, body []byte) 
 
 // ask returns the body of a good answer.
 func (k *client) ask(method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	request, err := k.request(ctx, method, path, body)
 	if err != nil {
