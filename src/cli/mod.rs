@@ -9,6 +9,7 @@ mod config;
 mod down;
 mod events;
 pub mod exit;
+mod handovers;
 pub mod health;
 mod kcp;
 pub mod live;
