@@ -315,8 +315,9 @@ pub trait KcpApi: Send + Sync + 'static {
     /// An item whenever the lease changes from now on, as the slot at `through` sees it; it ends with that slot's word. To be
     /// told is all it is good for: what the lease is now is asked for. `Err`: it must be looked at again and again.
     async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String>;
-    /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
+    /// Deletes exactly this lease (uid and resourceVersion preconditions). False: it was changed or replaced since it was seen,
+    /// and is still there. One that is gone already counts as deleted.
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String>;
     /// The identity a slot uses as leader, from its own log; `None` before it has tried.
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
     /// A write through `old` is seen by a watch on `new`. Cleans up after itself.

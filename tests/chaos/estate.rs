@@ -168,10 +168,10 @@ impl KcpApi for StandIns {
         Err("a stand-in tells nobody".to_owned())
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let dropped = ask(&Place::Port(through), &format!("drop lease {}", lease.holder)).await;
         fault::point("lease-deleted");
-        dropped.map(drop)
+        dropped.map(|_| true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

@@ -8,7 +8,7 @@ use crate::front::{Drain, Retarget};
 use crate::handover::{Effect, Event, Handover, Lost, Phase, Record, Side, Wish};
 use crate::identity::SlotName;
 use crate::message::{Refusal, Reply};
-use crate::status::{ChainState, HandoverStatus, PhaseStatus};
+use crate::status::{ChainState, HandoverOutcome, HandoverStatus, PhaseStatus};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use std::future::Future;
@@ -68,8 +68,9 @@ impl Running {
         self.machine.record()
     }
 
+    /// It runs until its last record is durable and has its place in the history.
     pub(super) fn status(&self) -> HandoverStatus {
-        self.record().status()
+        HandoverStatus { outcome: HandoverOutcome::Running, ..self.record().status() }
     }
 
     fn is_resumed(&self) -> bool {
@@ -457,7 +458,7 @@ impl Root {
 
     fn finish_handover(&mut self, rolled_back: Option<String>, ctx: &mut Context<Self>) {
         let Some(running) = self.handover.take() else { return };
-        let status = running.status();
+        let status = running.record().status();
         if rolled_back.is_some() {
             // The slot that went may have taken the lease with it.
             (self.led_by, self.leads) = (None, None);
