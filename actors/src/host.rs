@@ -66,6 +66,21 @@ pub struct Survivor {
     pub alive: bool,
 }
 
+/// A process of an earlier daemon that nobody adopts and that even SIGKILL does not end: it hangs in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    pub component: ComponentId,
+    pub pid: u32,
+    /// As the kernel calls it.
+    pub name: String,
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {}) of an earlier daemon outlives SIGKILL", self.name, self.pid)
+    }
+}
+
 /// Whose processes an earlier daemon may have left for a reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounted {
@@ -206,8 +221,14 @@ pub trait Processes: Send + Sync + 'static {
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String>;
 
     /// Ends everything an earlier daemon left that nobody accounts for, also of a component whose own process is dead.
-    /// Returns a line for each process that was ended.
+    /// Returns a line for each process that was ended; what cannot be is among the [`Self::strays`] until it ends at last.
     async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String>;
+
+    /// The strays that still live. Waits for nothing.
+    fn strays(&self) -> Vec<Stray>;
+
+    /// Resolves when no stray of `component` is left (pidfd). Cancel-safe.
+    async fn strays_ended(&self, component: &ComponentId);
 
     /// Writes down where a process listens, for the next daemon. Best effort: discovery can find it again.
     async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr);
@@ -294,8 +315,9 @@ pub trait KcpApi: Send + Sync + 'static {
     /// An item whenever the lease changes from now on, as the slot at `through` sees it; it ends with that slot's word. To be
     /// told is all it is good for: what the lease is now is asked for. `Err`: it must be looked at again and again.
     async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String>;
-    /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
+    /// Deletes exactly this lease (uid and resourceVersion preconditions). False: it was changed or replaced since it was seen,
+    /// and is still there. One that is gone already counts as deleted.
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String>;
     /// The identity a slot uses as leader, from its own log; `None` before it has tried.
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
     /// A write through `old` is seen by a watch on `new`. Cleans up after itself.

@@ -36,4 +36,5 @@ pub mod policy;
 pub mod root;
 pub mod spec;
 pub mod status;
+mod strays;
 pub mod supervisor;

@@ -18,6 +18,9 @@ pub struct TreeStatus {
     /// Plain services, each a chain of one step: what `berth supervise` runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ChainStatus>,
+    /// Processes of an earlier daemon that outlive SIGKILL; their components start once they have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
     #[serde(default)]

@@ -115,6 +115,7 @@ pub(crate) fn healthy() -> TreeStatus {
             ],
         )],
         services: Vec::new(),
+        strays: Vec::new(),
         handover: None,
         handovers: Handovers::default(),
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::control::tests::Harness;
 use crate::layout::Layout;
+use berth_actors::data_adoption::AdoptionPlan;
 use berth_actors::handover::Side;
 use berth_actors::identity::SlotName;
 use berth_actors::message::{Command, Refusal, Reply};
@@ -141,6 +142,53 @@ async fn each_outcome_has_its_exit_code() {
     assert_eq!(exit(&harness, "berth status").await, Exit::NoDaemon);
     assert_eq!(exit(&harness, "berth down").await, Exit::NoDaemon);
     assert_eq!(exit(&harness, "berth logs demo kine").await, Exit::NoDaemon, "nothing was ever written");
+}
+
+#[actix::test]
+async fn an_adoption_is_agreed_to_in_so_many_words() {
+    fn plan(take_over: Option<&str>) -> AdoptionPlan {
+        AdoptionPlan {
+            differs: vec!["IdentityMismatch".to_owned()],
+            changes: Vec::new(),
+            beware: Vec::new(),
+            take_over: take_over.map(str::to_owned),
+            digest: "d".to_owned(),
+        }
+    }
+    let own = Harness::start(|command| match command {
+        Command::PlanAdoption { name } if name == "fine" => {
+            Err(Refusal::Conflict("it is not refused".to_owned()))
+        }
+        Command::PlanAdoption { .. } => Ok(Reply::Adoption(Box::new(plan(None)))),
+        Command::Status => Ok(Reply::Status(Box::default())),
+        Command::AdoptData { consent, .. } if consent.plan == "d" && consent.take_over.is_none() => {
+            Ok(Reply::Done)
+        }
+        _ => Err(Refusal::Failed("that was not agreed to".to_owned())),
+    });
+    for (line, wanted) in [
+        ("berth cluster adopt fine --yes", Exit::Refused),
+        ("berth cluster adopt demo", Exit::Usage),
+        ("berth cluster adopt demo --yes", Exit::Ok),
+        ("berth cluster adopt demo --yes --take-over other", Exit::Failed),
+    ] {
+        assert_eq!(exit(&own, line).await, wanted, "{line}");
+    }
+
+    let strangers = Harness::start(|command| match command {
+        Command::PlanAdoption { .. } => Ok(Reply::Adoption(Box::new(plan(Some("their-uid"))))),
+        Command::Status => Ok(Reply::Status(Box::default())),
+        Command::AdoptData { consent, .. } if consent.take_over.as_deref() == Some("their-uid") => {
+            Ok(Reply::Done)
+        }
+        _ => Err(Refusal::Failed("that was not agreed to".to_owned())),
+    });
+    for (line, wanted) in [
+        ("berth cluster adopt demo --yes", Exit::Usage),
+        ("berth cluster adopt demo --yes --take-over their-uid", Exit::Ok),
+    ] {
+        assert_eq!(exit(&strangers, line).await, wanted, "{line}");
+    }
 }
 
 #[actix::test]

@@ -76,7 +76,7 @@ impl KcpClient {
         if is_gone(&reply) { Ok(None) } else { Err(reply.unexpected().into()) }
     }
 
-    async fn remove_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), ApiError> {
+    async fn remove_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, ApiError> {
         let session = Session::new(&self.material().await?, through)?;
         let options = json!({
             "kind": "DeleteOptions",
@@ -84,10 +84,11 @@ impl KcpClient {
             "preconditions": { "uid": lease.uid, "resourceVersion": lease.resource_version },
         });
         let reply = session.send(Method::DELETE, LEASE, Some(&options)).await?;
-        if reply.status.is_success() || reply.status == StatusCode::CONFLICT || is_gone(&reply) {
-            return Ok(());
+        match reply.status {
+            StatusCode::CONFLICT => Ok(false),
+            status if status.is_success() || is_gone(&reply) => Ok(true),
+            _ => Err(reply.unexpected().into()),
         }
-        Err(reply.unexpected().into())
     }
 
     async fn run_canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), ApiError> {
@@ -123,7 +124,7 @@ impl KcpApi for KcpClient {
         Ok(Box::pin(stream::unfold(watch, next)))
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let removed = self.remove_lease(through, lease).await;
         crate::fault::point("lease-deleted");
         removed.map_err(|error| error.to_string())
@@ -238,6 +239,8 @@ mod tests {
     use crate::kcp::fixture::Fixture;
     use crate::kcp::test_server::{Answer, TestServer};
     use crate::layout::Layout;
+    use futures::StreamExt;
+    use futures::channel::mpsc::unbounded;
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
@@ -326,7 +329,7 @@ mod tests {
             Answer::text(200, r#"{"kind":"Status","status":"Success"}"#)
         })
         .await;
-        estate.client().delete_lease(server.address, &lease()).await.unwrap();
+        assert_eq!(estate.client().delete_lease(server.address, &lease()).await, Ok(true));
         let (method, path, body) = sent.lock().unwrap().pop().unwrap();
         assert_eq!((method, path.as_str()), (Method::DELETE, LEASE));
         let options: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -339,17 +342,39 @@ mod tests {
     #[tokio::test]
     async fn a_lease_that_is_gone_or_another_ones_needs_no_deleting() {
         let estate = Estate::new();
-        for (status, body, fine) in [
-            (404, GONE, true),
-            (409, MOVED, true),
-            (404, NO_WORKSPACE, false),
-            (403, "", false),
-            (504, STOPPING, false),
+        for (status, body, deleted) in [
+            (404, GONE, Some(true)),
+            (409, MOVED, Some(false)),
+            (404, NO_WORKSPACE, None),
+            (403, "", None),
+            (504, STOPPING, None),
         ] {
             let server = TestServer::start(&estate.set, move |_| Answer::text(status, body)).await;
-            let deleted = estate.client().delete_lease(server.address, &lease()).await;
-            assert_eq!(deleted.is_ok(), fine, "HTTP {status} {body}: {deleted:?}");
+            let seen = estate.client().delete_lease(server.address, &lease()).await;
+            assert_eq!(seen.clone().ok(), deleted, "HTTP {status} {body}: {seen:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn each_change_of_the_lease_is_told_until_the_watch_ends_or_reports_an_error() {
+        let estate = Estate::new();
+        let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{HELD}}}\n");
+        for (kinds, told) in [(vec!["ADDED", "MODIFIED"], 2), (vec!["ADDED", "ERROR", "MODIFIED"], 1)] {
+            let (events, feed) = unbounded();
+            kinds.iter().for_each(|kind| events.unbounded_send(event(kind)).unwrap());
+            drop(events);
+            let feed = Mutex::new(Some(feed));
+            let server = TestServer::start(&estate.set, move |asked| {
+                assert_eq!(asked.path, LEASES);
+                Answer::chunks(feed.lock().unwrap().take().unwrap())
+            })
+            .await;
+            let changes = estate.client().lease_changes(server.address).await.unwrap();
+            assert_eq!(changes.count().await, told, "{kinds:?}");
+        }
+        let server = TestServer::start(&estate.set, |_| Answer::text(403, "")).await;
+        let said = estate.client().lease_changes(server.address).await.err().unwrap();
+        assert!(said.contains("HTTP 403"), "{said}");
     }
 
     #[tokio::test]

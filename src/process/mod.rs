@@ -13,7 +13,7 @@
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
-//! survivors SIGKILL for the rest of it
+//! survivors SIGKILL for the rest of it;  strays  what outlives that
 //! memory    what components hold of it
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
@@ -41,6 +41,7 @@ mod raw;
 mod reap;
 mod remains;
 mod spawn;
+mod strays;
 pub mod survivors;
 mod table;
 pub mod tool;

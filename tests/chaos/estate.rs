@@ -144,12 +144,12 @@ impl Estate for StandIns {
         self.real.put_tenant(record).await
     }
 
-    async fn plan_adoption(&self, _name: &str) -> Result<AdoptionPlan, AdoptionError> {
-        Err(AdoptionError::Refused("a stand-in has no identity to adopt".to_owned()))
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.real.plan_adoption(name).await
     }
 
-    async fn adopt_data(&self, _name: &str, _consent: &Consent) -> Result<(), AdoptionError> {
-        Err(AdoptionError::Refused("a stand-in has no identity to adopt".to_owned()))
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        self.real.adopt_data(name, consent).await
     }
 
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
@@ -168,10 +168,10 @@ impl KcpApi for StandIns {
         Err("a stand-in tells nobody".to_owned())
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let dropped = ask(&Place::Port(through), &format!("drop lease {}", lease.holder)).await;
         fault::point("lease-deleted");
-        dropped.map(drop)
+        dropped.map(|_| true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

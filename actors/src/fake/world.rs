@@ -394,7 +394,7 @@ impl KcpApi for FakeWorld {
         })))
     }
 
-    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         self.host.alive().await;
         self.diary.write(format!("delete-lease {}", lease.holder));
         let lives = |slot: &SlotName| {
@@ -406,7 +406,7 @@ impl KcpApi for FakeWorld {
         }
         self.state().lease = None;
         self.lease_told.iter().for_each(|told| told.send_replace(()));
-        Ok(())
+        Ok(true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

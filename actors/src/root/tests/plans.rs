@@ -72,6 +72,40 @@ async fn a_slot_that_has_led_for_long_is_not_waited_for() {
 }
 
 #[actix::test]
+async fn an_old_slot_that_does_not_end_is_killed_after_five_seconds_and_the_history_says_so() {
+    let world = FakeWorld::default();
+    world.host.deafen("slot-a/kcp");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let reply = tokio::spawn(root.send(handover()));
+    until(&root, |status| status.slots[0].state == ChainState::Down).await;
+    reply.await.unwrap().unwrap().unwrap();
+    let past = world.past().remove(0);
+    assert_eq!(past.warnings, ["slot a had not ended 5 s after its stop signal, and was killed"]);
+    assert!((5_000_000..6_000_000).contains(&past.spent.stop_us), "{:?}", past.spent);
+}
+
+#[actix::test]
+async fn a_new_slot_that_needed_a_second_start_is_told_with_its_reason() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("slot-b/kcp").set_open(false);
+    let reply = tokio::spawn(root.send(handover()));
+    until(&root, |_| world.host.pid("slot-b/kcp").is_some()).await;
+    world.host.exit(world.host.pid("slot-b/kcp").unwrap(), ExitStatus::Signal(9));
+    until(&root, |status| status.slots[1].reason.is_some()).await;
+    world.component("slot-b/kcp").set_open(true);
+    until(&root, |status| status.active_slot == Some(SlotName::B)).await;
+    reply.await.unwrap().unwrap().unwrap();
+    let warning = world.past()[0].warnings[0].clone();
+    assert!(
+        warning.starts_with("slot b was not ready at the first try: kcp: killed by signal 9"),
+        "{warning}"
+    );
+}
+
+#[actix::test]
 async fn a_lease_that_is_watched_is_seen_the_moment_it_changes_hands() {
     let world = FakeWorld::default().with_lease_watch();
     let root = started(&world).await;
