@@ -1,9 +1,9 @@
-//! Finds a server for a client: dials the target of the moment before a byte is relayed, dials again when it refuses or has
-//! changed, parks the client while there is none. Never gives a client to a slot that was replaced while it was dialled.
+//! Finds a server for a client that [`super::dial`] found none for: dials the target of the moment before a byte is relayed,
+//! dials again when it refuses or has changed, parks the client while there is none. Never gives a client to a slot that was
+//! replaced while it was dialled.
 
 use super::shared::{Shared, Target};
 use super::slots::Member;
-use super::wire;
 use berth_actors::identity::SlotName;
 use std::io;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ async fn dial(
     targets: &mut watch::Receiver<Target>,
 ) -> Dialled {
     let connected = tokio::select! {
-        connected = timeout(shared.config.dial_deadline, connect(target.1, shared)) => connected,
+        connected = timeout(shared.config.dial_deadline, connect(target.1)) => connected,
         _ = targets.changed() => return Dialled::TargetChanged,
     };
     match connected {
@@ -100,14 +100,13 @@ async fn dial(
     }
 }
 
-async fn connect(address: SocketAddr, shared: &Shared) -> io::Result<TcpStream> {
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let server = TcpStream::connect(address).await?;
     // The slot's port may lie in the ephemeral range: with nobody listening there the kernel can choose that very port for
     // our side and join the socket to itself.
     if server.local_addr()? == server.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    wire::tune(&server, shared.config.keepalive)?;
     Ok(server)
 }
 
