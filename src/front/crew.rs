@@ -55,11 +55,13 @@ impl Crew {
         self.lobby.spawn(lobby::serve(client, place, Arc::clone(self)));
     }
 
-    /// `worker` is sent [`Errand::Accept`] when there is a place again.
+    /// `worker` is sent [`Errand::Accept`] when there is a place again, and [`Errand::TurnAway`] while there is none for long.
     pub(super) fn wait_for_place(self: &Arc<Self>, worker: usize) {
         let crew = Arc::clone(self);
         self.lobby.spawn(async move {
-            accept::place_free(&crew.places).await;
+            while accept::place_free(&crew.places, &crew.shared.config).await.is_err() {
+                crew.inbox(worker).send(Errand::TurnAway);
+            }
             crew.inbox(worker).send(Errand::Accept);
         });
     }

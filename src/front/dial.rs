@@ -5,12 +5,12 @@ use super::shared::Shared;
 use super::slots::Member;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, getsockname, socket_with};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A connected server and its place in its slot; `None` where that takes waiting.
 pub(super) fn at_once(shared: &Shared) -> Option<(OwnedFd, Member)> {
     let target = shared.target()?;
-    let server = connected(target.1)?;
+    let server = connected(target.1).filter(|server| server.as_raw_fd() < shared.config.descriptor_line)?;
     Some((server, shared.join(target)?))
 }
 

@@ -25,6 +25,8 @@ pub(super) enum Errand {
     Relay(Box<Joined>),
     /// A place is free again.
     Accept,
+    /// No place was free for as long as a client may wait.
+    TurnAway,
     /// For good; told when nobody is accepted any more.
     Leave(oneshot::Sender<()>),
     /// A slot was ordered to drain.

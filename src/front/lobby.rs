@@ -4,11 +4,11 @@
 use super::accept::Place;
 use super::crew::Crew;
 use super::inbox::Joined;
+use super::refusals::Refusal;
 use super::target::{self, Found, Unserved};
 use super::wire;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tokio::net::TcpStream;
 
 pub(super) async fn serve(client: OwnedFd, place: Place, crew: Arc<Crew>) {
@@ -17,7 +17,7 @@ pub(super) async fn serve(client: OwnedFd, place: Place, crew: Arc<Crew>) {
         Err(error) => return tracing::warn!(%error, "a client could not be waited for"),
     };
     let shared = &crew.shared;
-    let refusal = match target::find(&client, shared).await {
+    let unserved = match target::find(&client, shared).await {
         Ok(Found { server, member, early }) => match (client.into_std(), server.into_std()) {
             (Ok(client), Ok(server)) => {
                 let joined = Joined { client: client.into(), server: server.into(), early, member, place };
@@ -27,11 +27,14 @@ pub(super) async fn serve(client: OwnedFd, place: Place, crew: Arc<Crew>) {
                 return tracing::warn!(%error, "a client could not be handed on");
             }
         },
-        Err(refusal) => refusal,
+        Err(unserved) => unserved,
     };
-    if matches!(refusal, Unserved::ParkedTooLong(_)) {
-        shared.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(error = %refusal, "a client was refused");
+    tracing::debug!(%unserved, "a client was not served");
+    match unserved {
+        Unserved::ParkedTooLong(_) => shared.refusals.count(Refusal::ParkedTooLong),
+        Unserved::ClientLeft => shared.refusals.count_left(),
+        // Closed as it is: a flood that is read away would hold its places for as long.
+        Unserved::ParkedCap(_) => return shared.refusals.count(Refusal::ParkedCap),
     }
     wire::dismiss(client, shared.config.linger).await;
     drop(place);

@@ -4,9 +4,9 @@
 //! ```text
 //! worker ──▶ accept ──▶ dial ──▶ sessions ──▶ relay ◀── order ── slots ◀── Front::drain
 //!   │ epoll    place      └ lobby ──▶ inbox ▲   │ flow x 2 over wire       counts, report
-//!   │ alarms                target (dial, park) └ tls, hello ─▶ hold (pure step), pace
-//!   └ inbox ◀── crew                ▲ watch: Target
-//!                             Front::retarget
+//!   │ alarms   peers        target (dial, park) └ tls, hello ─▶ hold (pure step), pace
+//!   └ inbox    refusals             ▲ watch: Target
+//!       ▲ crew                Front::retarget
 //! ```
 //! Each worker is a thread with an epoll of its own. The lobby is a runtime for the few that must wait. Neither is the actors':
 //! traffic never slows their arbiter, and a slow arbiter slows no traffic.
@@ -15,6 +15,7 @@ mod accept;
 mod alarms;
 mod config;
 mod crew;
+mod descriptors;
 mod dial;
 mod error;
 mod flow;
@@ -25,6 +26,8 @@ mod hold;
 mod inbox;
 mod lobby;
 mod pace;
+mod peers;
+mod refusals;
 mod relay;
 mod sessions;
 mod shared;
@@ -38,6 +41,7 @@ mod worker;
 mod tests;
 
 pub use config::{DrainConfig, FrontConfig, Keepalive};
+pub use descriptors::{Descriptors, Misfit};
 pub use error::FrontError;
 
 use async_trait::async_trait;
@@ -52,6 +56,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::broadcast;
 use worker::Worker;
 
 /// The running front; clones are the same one. When the last is dropped it is closed.
@@ -118,6 +123,11 @@ impl Front {
     pub fn listener(&self) -> io::Result<Option<TcpListener>> {
         let running = self.engine.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().map(|running| running.listener.try_clone()).transpose()
+    }
+
+    /// One line for each bout of refusals, as `berth events` shows them.
+    pub fn refusals(&self) -> broadcast::Receiver<String> {
+        self.engine.shared.refusals.lines()
     }
 
     /// Accepts nobody any more and ends every connection by the hold-back rule, within `limit`. Whoever connects from now on

@@ -129,6 +129,11 @@ impl Worker {
             match errand {
                 Errand::Relay(joined) => self.take_in(*joined, now),
                 Errand::Accept => self.open_door(),
+                Errand::TurnAway => {
+                    if let Some(door) = &self.door {
+                        door.turn_away(&self.crew.shared);
+                    }
+                }
                 Errand::Leave(left) => {
                     if let Some(mut door) = self.door.take() {
                         door.shut(&self.epoll);
@@ -158,8 +163,9 @@ impl Worker {
     fn accept(&mut self, now: Instant) {
         for _ in 0..BURST {
             let Some(door) = &mut self.door else { return };
-            match door.answer(&self.epoll, &self.crew.places, now) {
+            match door.answer(&self.epoll, &self.crew.places, &self.crew.shared, now) {
                 Knock::Client(client, place) => self.welcome(client, place, now),
+                Knock::Refused => (),
                 Knock::Nobody => return,
                 Knock::Full => return self.crew.wait_for_place(self.number),
             }

@@ -84,6 +84,10 @@ impl Guard for Agreeable {
     async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
         Ok(())
     }
+
+    async fn lost(&self) {
+        std::future::pending().await
+    }
 }
 
 /// One live component. Killed when dropped, so that a failed test leaves nothing.
@@ -175,6 +179,16 @@ pub(crate) async fn end(life: &mut Life, plan: StopPlan) -> ExitStatus {
         .await
         .unwrap_or_else(|_| panic!("{} does not stop\n{}", life.name, log_tail(&life.running.log)))
         .unwrap()
+}
+
+/// As the tree would: the signal, the same once more where the plan says so, SIGKILL never. Also how often it was asked.
+pub(crate) async fn end_by_plan(life: &mut Life, plan: StopPlan) -> (ExitStatus, u8) {
+    signal(life, plan.signal);
+    let again = plan.repeat_after.expect("its plan repeats the signal");
+    if let Ok(status) = tokio::time::timeout(again, life.child.wait()).await {
+        return (status.unwrap(), 1);
+    }
+    (end(life, plan).await, 2)
 }
 
 pub(crate) async fn kill(life: &mut Life) {
