@@ -85,8 +85,18 @@ impl LogKeeper {
     /// Keeps `log`, which nobody writes to yet; its next writer's output begins at the returned offset. Blocking; needs a
     /// tokio runtime.
     pub fn begin(&self, log: &Path) -> io::Result<u64> {
-        if let Err(error) = rotate::begin(log) {
-            self.shared.complain(log, &error);
+        self.open();
+        self.shared.watch(log);
+        // Where a rotation goes on, be it another log's, nothing here is known to stay as it is.
+        if let Ok(_no_rotation) = self.shared.rotating.try_lock() {
+            match rotate::begin(log, self.shared.limits) {
+                Ok(Some(end)) => {
+                    self.shared.logs().failing.remove(log);
+                    return Ok(end);
+                }
+                Ok(None) => {}
+                Err(error) => self.shared.complain(log, &error),
+            }
         }
         self.keep(log);
         Log::at(log).end()
@@ -95,6 +105,12 @@ impl LogKeeper {
     /// Keeps `log`, which somebody may be writing to already, and looks at it now. Again is fine. Blocking; needs a tokio
     /// runtime.
     pub fn keep(&self, log: &Path) {
+        self.open();
+        self.shared.look(&[log.to_owned()]);
+    }
+
+    /// Begins to listen to the kernel, with the first log.
+    fn open(&self) {
         let mut is_first = false;
         self.shared.inotify.get_or_init(|| {
             is_first = true;
@@ -109,7 +125,6 @@ impl LogKeeper {
             // Lives as long as the runtime, as the daemon's logs do.
             tokio::spawn(Arc::clone(&self.shared).run());
         }
-        self.shared.look(&[log.to_owned()]);
     }
 }
 
