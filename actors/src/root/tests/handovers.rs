@@ -215,8 +215,8 @@ async fn an_old_slot_that_came_back_as_another_leader_does_not_keep_the_lease() 
     world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
     world.set_leader(SlotName::A, Some("host_a_again"));
     world.set_lease("host_a_again");
-    until(&root, |status| status.slots[0].state == ChainState::Recovering).await;
-    until(&root, all_ready).await;
+    let came_back = |status: &TreeStatus| status.slots[0].children.iter().any(|child| child.restarts > 0);
+    until(&root, |status| came_back(status) && all_ready(status)).await;
     world.resume();
     until(&root, over).await;
     assert_eq!(world.diary.of("delete-lease"), ["host_a_again"]);
