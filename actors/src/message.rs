@@ -1,7 +1,8 @@
 //! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
 
 use crate::data_adoption::{AdoptionPlan, Consent};
-use crate::status::{HandoverStatus, TreeStatus};
+use crate::handover::Wish;
+use crate::status::{HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use actix::Message;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,16 @@ pub enum Command {
     RetryTenant {
         name: String,
     },
+    /// Moves kcp to the other slot.
+    Handover {
+        wish: Wish,
+    },
+    /// Says what that would do, and what would refuse it. Changes nothing.
+    PlanHandover {
+        wish: Wish,
+    },
+    /// The handovers that are over.
+    HandoverHistory,
     /// What adopting the data of a refused tenant would change; changes nothing.
     PlanAdoption {
         name: String,
@@ -46,7 +57,6 @@ pub enum Command {
         name: String,
         consent: Consent,
     },
-    Handover,
     /// One plain service; a daemon of clusters has none.
     Service {
         name: String,
@@ -67,6 +77,8 @@ pub enum Reply {
     Done,
     Status(Box<TreeStatus>),
     Handover(Box<HandoverStatus>),
+    Plan(Box<HandoverPlan>),
+    History(HandoverHistory),
     Adoption(Box<AdoptionPlan>),
 }
 

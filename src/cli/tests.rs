@@ -4,8 +4,10 @@ use super::*;
 use crate::control::tests::Harness;
 use crate::layout::Layout;
 use berth_actors::data_adoption::AdoptionPlan;
+use berth_actors::handover::Side;
+use berth_actors::identity::SlotName;
 use berth_actors::message::{Command, Refusal, Reply};
-use berth_actors::status::HandoverOutcome;
+use berth_actors::status::{HandoverHistory, HandoverOutcome, HandoverPlan};
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -27,6 +29,7 @@ fn every_documented_command_line_parses() {
         "berth down",
         "berth status --json --check",
         "berth --state /s status --watch",
+        "berth metrics",
         "berth events -f",
         "berth logs slot-a",
         "berth logs demo kine -f -n 5",
@@ -47,6 +50,8 @@ fn every_documented_command_line_parses() {
         "berth node remove demo n1",
         "berth node list demo",
         "berth kcp handover",
+        "berth kcp handover --dry-run",
+        "berth kcp history -n 3 --json",
         "berth config show --config /etc/berth.toml",
         "berth completions bash",
     ] {
@@ -88,10 +93,22 @@ async fn each_outcome_has_its_exit_code() {
         Command::CreateTenant { .. } => Err(Refusal::AlreadyExists("it exists".to_owned())),
         Command::StopTenant { .. } => Err(Refusal::NotFound("no such cluster".to_owned())),
         Command::RetryTenant { .. } => Err(Refusal::Failed("it did not work".to_owned())),
-        Command::Handover => {
+        Command::Handover { .. } => {
             let outcome = HandoverOutcome::RolledBack("slot a was not ready".to_owned());
             Ok(Reply::Handover(Box::new(fixture::handover(outcome, &[]))))
         }
+        Command::PlanHandover { wish } => Ok(Reply::Plan(Box::new(HandoverPlan {
+            from: SlotName::A,
+            to: SlotName::B,
+            wish: wish.clone(),
+            old: Side::default(),
+            new: Side::default(),
+            address: None,
+            refusals: vec!["slot a is not ready".to_owned()],
+            warnings: Vec::new(),
+            expected: None,
+        }))),
+        Command::HandoverHistory => Ok(Reply::History(HandoverHistory::default())),
         _ => Ok(Reply::Done),
     });
     for (line, wanted) in [
@@ -111,6 +128,8 @@ async fn each_outcome_has_its_exit_code() {
         ("berth node add demo n1 n2", Exit::Ok),
         ("berth node remove demo n3", Exit::NotFound),
         ("berth kcp handover", Exit::Failed),
+        ("berth kcp handover --dry-run", Exit::Refused),
+        ("berth kcp history", Exit::Ok),
         ("berth logs demo kine", Exit::NotFound),
         ("berth logs demo", Exit::Ok),
         ("berth logs nobody", Exit::NotFound),

@@ -11,6 +11,7 @@ mod handover;
 mod leadership;
 mod load;
 mod owned;
+mod plan;
 mod status;
 mod tenants;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::status::{ChainState, HandoverStatus};
+use crate::status::{ChainState, HandoverStatus, Handovers};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use owned::Owned;
@@ -103,8 +104,10 @@ pub struct Root {
     descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
+    handovers: Handovers,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
+    leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
 }
 
@@ -129,7 +132,9 @@ impl Root {
             descent: None,
             handover: None,
             last_handover: None,
+            handovers: Handovers::default(),
             led_by: None,
+            leads: None,
             look: None,
         }
     }
@@ -319,7 +324,9 @@ impl Handler<Command> for Root {
             _ if !self.is_up() => {
                 Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }
-            Command::Handover => self.begin_handover(ctx),
+            Command::Handover { wish } => self.begin_handover(wish, ctx),
+            Command::PlanHandover { wish } => self.plan_handover(wish),
+            Command::HandoverHistory => self.handover_history(),
             Command::CreateTenant { name } => self.create(name),
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),
