@@ -4,18 +4,34 @@ use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
 use super::{terminal, units};
 use crate::control::Client;
+use crate::files::write_atomic;
 use berth_actors::status::HandoverOutcome;
 use clap::Subcommand;
+use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub enum KcpVerb {
     /// Move kcp to the other slot without losing a client's request
     Handover,
+    /// Print the kubeconfig that kcp's clients use, through the front
+    Kubeconfig {
+        /// Write it to this file (mode 0600) instead
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }
 
 pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError> {
     match verb {
         KcpVerb::Handover => handover(client).await,
+        KcpVerb::Kubeconfig { output } => {
+            let kubeconfig = client.kcp_kubeconfig().await?;
+            match output {
+                Some(path) => write_atomic(&path, &kubeconfig, None)?,
+                None => terminal::write(&kubeconfig)?,
+            }
+            Ok(Exit::Ok)
+        }
     }
 }
 

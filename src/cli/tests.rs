@@ -45,6 +45,8 @@ fn every_documented_command_line_parses() {
         "berth node remove demo n1",
         "berth node list demo",
         "berth kcp handover",
+        "berth kcp kubeconfig",
+        "berth kcp kubeconfig -o kcp.kubeconfig",
         "berth config show --config /etc/berth.toml",
         "berth completions bash",
     ] {

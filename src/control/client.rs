@@ -119,6 +119,11 @@ impl Client {
         self.whole(Method::GET, &format!("/v1/clusters/{name}/kubeconfig"), Vec::new(), deadline::READ).await
     }
 
+    /// Of kcp's consumers. YAML; it holds credentials.
+    pub async fn kcp_kubeconfig(&self) -> Result<Bytes, ClientError> {
+        self.whole(Method::GET, "/v1/kcp/kubeconfig", Vec::new(), deadline::READ).await
+    }
+
     pub async fn nodes(&self, cluster: &str) -> Result<Vec<String>, ClientError> {
         self.json(Method::GET, &format!("/v1/clusters/{cluster}/nodes"), deadline::READ).await
     }

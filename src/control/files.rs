@@ -11,6 +11,9 @@ pub trait ClusterFiles: Send + Sync + 'static {
     /// The admin kubeconfig of a cluster, as YAML.
     async fn kubeconfig(&self, cluster: &str) -> Result<String, Refusal>;
 
+    /// The kubeconfig of kcp's consumers, as YAML: shard-admin through the front, and nobody else (K5).
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal>;
+
     /// Names in the node snapshot, in its order.
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal>;
 

@@ -30,6 +30,16 @@ impl ClusterFiles for HostEstate {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal> {
+        let read = self.off_thread(|inner| files::read_optional(&inner.kcp.consumer_kubeconfig())).await;
+        let bytes = read.map_err(Refusal::Failed)?.ok_or_else(|| {
+            Refusal::Conflict(
+                "kcp has no kubeconfig yet: no slot has ever become ready; see berth status".to_owned(),
+            )
+        })?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         let path = self.nodes_file(cluster)?;
         let snapshot = self.off_thread(move |_| Snapshot::read(&path)).await.map_err(Refusal::Failed)?;

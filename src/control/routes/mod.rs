@@ -2,6 +2,7 @@
 
 mod clusters;
 mod daemon;
+mod kcp;
 mod nodes;
 mod services;
 mod streams;
@@ -70,6 +71,7 @@ pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
         .route("/v1/daemon", get(daemon::about))
+        .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
