@@ -20,7 +20,9 @@ pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{LogSize, PortRange, Span};
+pub use values::{LogSize, PortRange, SlotPorts, Span};
+
+use values::Positive;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -71,6 +73,12 @@ pub struct LogsConfig {
 pub struct KcpConfig {
     pub enabled: Setting<bool>,
     pub shutdown_delay: Setting<Span>,
+    /// Of slot a and slot b. `None`: any free ones.
+    pub ports: Setting<Option<SlotPorts>>,
+    /// Between two writes of the canary; 0: none flies.
+    pub canary_interval: Setting<Span>,
+    /// For a watch to see one.
+    pub canary_deadline: Setting<Span>,
 }
 
 /// The operator's own binaries. `None`: the one of the asset store.
@@ -168,6 +176,11 @@ impl Config {
             kcp: KcpConfig {
                 enabled: origin.setting(file.kcp.enabled, defaults::KCP_ENABLED),
                 shutdown_delay: origin.setting(file.kcp.shutdown_delay, defaults::SHUTDOWN_DELAY),
+                ports: origin.optional(file.kcp.ports, defaults::SLOT_PORTS),
+                canary_interval: origin.setting(file.kcp.canary_interval, defaults::CANARY_INTERVAL),
+                canary_deadline: origin
+                    .setting(file.kcp.canary_deadline, defaults::CANARY_DEADLINE)
+                    .map(|Positive(span)| span),
             },
             components: {
                 let store = |path| origin.optional(path, defaults::COMPONENT);

@@ -102,6 +102,12 @@ pub(super) fn healthy() -> TreeStatus {
         )],
         services: Vec::new(),
         handover: None,
+        canary: Some(CanaryStatus {
+            slot: SlotName::A,
+            state: CanaryState::Seen { took_ms: 4 },
+            landed_ago_ms: Some(21_000),
+            interval_ms: 60_000,
+        }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A [`TreeStatus`] as a tree of text: what runs, since when, what it waits for, why it failed. Pure; `status`, `live` and
 //! the cluster commands print what it returns.
 
+mod canary;
 mod handover;
 mod rows;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
         let active = active_slot(status).is_some_and(|active| active.name == chain.name);
         below.push(branch(chain, active, &columns, style));
     }
+    below.extend(status.canary.iter().map(|canary| Branch::leaf(canary::line(canary, &columns, style))));
     below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
     below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
     below.extend(services.iter().map(|service| {

@@ -4,7 +4,7 @@ use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
 use super::supervision;
-use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
+use super::values::{AbsolutePath, Count, LogSize, PortRange, Positive, SlotPorts, Span};
 use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -54,6 +54,9 @@ pub(super) struct Logs {
 pub(super) struct Kcp {
     pub(super) enabled: Given<bool>,
     pub(super) shutdown_delay: Given<Span>,
+    pub(super) ports: Given<SlotPorts>,
+    pub(super) canary_interval: Given<Span>,
+    pub(super) canary_deadline: Given<Positive>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -40,7 +40,16 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         ("front".into(), vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
         ("ports".into(), vec![text("range", &ports.range)]),
         ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
-        ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
+        (
+            "kcp".into(),
+            vec![
+                bare("enabled", &kcp.enabled),
+                text("shutdown_delay", &kcp.shutdown_delay),
+                maybe("ports", &kcp.ports),
+                text("canary_interval", &kcp.canary_interval),
+                text("canary_deadline", &kcp.canary_deadline),
+            ],
+        ),
         ("components".into(), component_paths(components)),
     ];
     sections
@@ -83,6 +92,11 @@ fn component_paths(components: &ComponentsConfig) -> Vec<Entry<'_>> {
 
 fn path<'a>(key: &'static str, source: &'a Source, value: Option<&PathBuf>) -> Entry<'a> {
     Entry { key: key.into(), value: value.map(|path| quoted(path.display())), source }
+}
+
+fn maybe<'a, T: Display>(key: &'static str, setting: &'a Setting<Option<T>>) -> Entry<'a> {
+    let value = setting.value.as_ref().map(ToString::to_string);
+    Entry { key: key.into(), value, source: &setting.source }
 }
 
 fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a> {

@@ -116,6 +116,7 @@ impl Daemon {
             stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
+            ports: settings.slot_ports,
             owner: accounts.owner,
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
@@ -132,6 +133,7 @@ impl Daemon {
                 journal: Arc::new(journal.clone()),
                 dataplane: Arc::new(front.clone()),
                 drain_limit: settings.drain_limit,
+                canary: settings.canary,
             }),
             starts_at_once: settings.start_concurrency,
         };

@@ -9,16 +9,18 @@ use crate::kcp::canary::{self, CanaryError};
 use crate::kcp::election::Election;
 use crate::kcp::material::Material;
 use crate::kcp::paths::SlotPaths;
+use crate::kcp::pulse;
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
-use berth_actors::host::{KcpApi, Lease};
+use berth_actors::host::{KcpApi, Lease, NoPulse};
 use berth_actors::identity::SlotName;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 const LEASE_NAME: &str = "kcp-controllers";
 const LEASE: &str =
@@ -115,6 +117,11 @@ impl KcpApi for KcpClient {
         self.run_canary(old, new).await.map_err(|error| error.to_string())
     }
 
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse> {
+        let set = self.material().await.map_err(|error| NoPulse::Unasked(error.to_string()))?;
+        pulse::run(&set, address, deadline).await
+    }
+
     async fn stage(&self, slot: SlotName) -> Result<(), String> {
         let paths = SlotPaths::new(&self.config.layout, slot);
         let (shared, owner) = (self.shared.clone(), self.config.owner);
@@ -167,7 +174,6 @@ mod tests {
     use crate::kcp::test_server::{Answer, TestServer};
     use crate::layout::Layout;
     use std::sync::{Arc, Mutex};
-    use std::time::Duration;
 
     const HELD: &str = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kcp-controllers","namespace":"kube-system","uid":"31211798-c18a-4d4b-aab1-4b86e495fdb7","resourceVersion":"562","creationTimestamp":"2026-11-30T21:25:31Z","annotations":{"kcp.io/cluster":"system:admin"},"managedFields":[{"manager":"kcp","operation":"Update","apiVersion":"coordination.k8s.io/v1","time":"2026-11-30T21:26:11Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:acquireTime":{},"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:leaseTransitions":{},"f:renewTime":{}}}}]},"spec":{"holderIdentity":"vm_b692717b-f044-41e8-ae37-81e33f85c24c","leaseDurationSeconds":60,"acquireTime":"2026-11-30T21:25:30.712027Z","renewTime":"2026-11-30T21:26:11.957027Z","leaseTransitions":0}}"#;
     const GONE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"leases.coordination.k8s.io \"kcp-controllers\" not found","reason":"NotFound","details":{"name":"kcp-controllers","group":"coordination.k8s.io","kind":"leases"},"code":404}"#;
@@ -195,6 +201,7 @@ mod tests {
                 stand_in_knobs: std::collections::BTreeMap::new(),
                 front_port: 6443,
                 shutdown_delay: Duration::ZERO,
+                ports: None,
                 owner: None,
             })
         }

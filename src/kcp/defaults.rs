@@ -20,8 +20,12 @@ pub const HANG_CONFIRMED_AFTER: Duration = Duration::from_secs(2);
 /// For one request of a handover.
 pub const REQUEST_DEADLINE: Duration = Duration::from_secs(5);
 
-/// For a write through one slot to be seen by a watch on the other: kine's poll alone may take 1 s.
+/// For a write through a slot to be seen by a watch on it, or on the other one: kine's poll alone may take 1 s.
 pub const CANARY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two flights of the canary. Each is one row in the store and two connections to the slot; what it finds has gone
+/// unnoticed since the one before.
+pub const CANARY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Audit log per slot: 100 MB times the live file and three old ones bound it.
 pub const AUDIT_MEGABYTES: u32 = 100;

@@ -4,7 +4,7 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)
+//! api (KcpApi) ──> session, canary, pulse ──> watch        journal (Journal)
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
@@ -18,6 +18,7 @@ pub mod journal;
 pub mod kubeconfig;
 pub mod material;
 mod paths;
+mod pulse;
 mod ready;
 mod readyz;
 mod session;
@@ -40,10 +41,36 @@ pub use steps::slot_steps;
 
 use crate::components::Program;
 use crate::layout::Layout;
+use berth_actors::identity::SlotName;
 use berth_actors::spec::User;
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
+
+impl KcpConfig {
+    /// What consumers reach kcp with.
+    pub fn consumer_kubeconfig(&self) -> PathBuf {
+        self.layout.kcp().join(material::KUBECONFIG)
+    }
+}
+
+/// The fallback for a host where a port that the kernel chose cannot be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotPorts {
+    pub a: u16,
+    pub b: u16,
+}
+
+impl SlotPorts {
+    fn address(self, slot: SlotName) -> SocketAddr {
+        let port = match slot {
+            SlotName::A => self.a,
+            SlotName::B => self.b,
+        };
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    }
+}
 
 /// What the two slots have in common. Whatever differs between them is derived from the slot's name.
 #[derive(Debug, Clone)]
@@ -58,6 +85,8 @@ pub struct KcpConfig {
     pub front_port: u16,
     /// See [`defaults::SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
+    /// Where the slots' kcps listen on 127.0.0.1; `None`: where the kernel puts them.
+    pub ports: Option<SlotPorts>,
     /// Account of the slots' processes when the daemon is root.
     pub owner: Option<User>,
 }

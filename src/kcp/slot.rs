@@ -1,7 +1,7 @@
 //! The kcp process of one slot: what must lie on disk before it starts, its exact command line, and its gate.
 
+use crate::discover::occupant;
 use crate::files;
-use crate::kcp::material::KUBECONFIG;
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::ready::{Gate, Pace};
 use crate::kcp::shared::{Shared, SharedError};
@@ -44,12 +44,14 @@ impl Kcp {
     fn args(&self, kine: SocketAddr) -> Vec<String> {
         let KcpConfig { front_port, shutdown_delay, .. } = &self.config;
         let SlotPaths { root, audit_log, audit_policy, .. } = &self.paths;
-        vec![
-            "start".into(),
-            format!("--etcd-servers=http://{kine}"),
-            "--bind-address=127.0.0.1".into(),
-            "--secure-port=0".into(),
-            "--experimental-bind-free-port".into(),
+        let mut args =
+            vec!["start".into(), format!("--etcd-servers=http://{kine}"), "--bind-address=127.0.0.1".into()];
+        // With the second flag kcp refuses every port but 0, and without it 0 is no port to it.
+        args.extend(match self.address() {
+            Some(address) => vec![format!("--secure-port={}", address.port())],
+            None => vec!["--secure-port=0".into(), "--experimental-bind-free-port".into()],
+        });
+        args.extend([
             "--feature-gates=WorkspaceMounts=true".into(),
             "--enable-leader-election".into(),
             format!("--shard-base-url=https://127.0.0.1:{front_port}"),
@@ -59,7 +61,23 @@ impl Kcp {
             format!("--audit-policy-file={}", audit_policy.display()),
             format!("--audit-log-maxsize={}", defaults::AUDIT_MEGABYTES),
             format!("--audit-log-maxbackup={}", defaults::AUDIT_BACKUPS),
-        ]
+        ]);
+        args
+    }
+
+    /// The port it was given; `None`: it takes any free one.
+    fn address(&self) -> Option<SocketAddr> {
+        self.config.ports.map(|ports| ports.address(self.slot))
+    }
+
+    /// kcp says the same, but not whose it is. Blocking.
+    fn port_is_free(&self) -> Result<(), PrepareError> {
+        let Some(address) = self.address() else { return Ok(()) };
+        let Some(occupant) = occupant(address) else { return Ok(()) };
+        Err(PrepareError::Retry(format!(
+            "{}/kcp: its port {address} is taken by {occupant}: stop that one, or choose another in [kcp] ports",
+            self.slot.chain()
+        )))
     }
 
     fn env(&self) -> BTreeMap<String, String> {
@@ -94,10 +112,14 @@ impl Blueprint for Kcp {
         let (spec, chain) = (self.spec(context)?, self.slot.chain());
         note.say("its root directory");
         let this = self.clone();
-        off_thread(move || this.furnish()).await.map_err(|error| {
-            let said = format!("{chain}/kcp: {error}");
-            if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
-        })?;
+        off_thread(move || {
+            this.furnish().map_err(|error| {
+                let said = format!("{chain}/kcp: {error}");
+                if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
+            })?;
+            this.port_is_free()
+        })
+        .await?;
         Ok(spec)
     }
 
@@ -120,7 +142,7 @@ impl Blueprint for Kcp {
     }
 
     fn listens(&self) -> Listens {
-        Listens::OneTcp
+        self.address().map_or(Listens::OneTcp, Listens::Fixed)
     }
 
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
@@ -129,7 +151,7 @@ impl Blueprint for Kcp {
             root: self.paths.root.clone(),
             election: self.paths.election.clone(),
             shared: self.shared.clone(),
-            consumer: self.config.layout.kcp().join(KUBECONFIG),
+            consumer: self.config.consumer_kubeconfig(),
             front_port: self.config.front_port,
             pace: Pace::default(),
         }
@@ -171,7 +193,9 @@ pub(super) fn write_if_changed(
 mod tests {
     use super::*;
     use crate::components::Program;
+    use crate::kcp::SlotPorts;
     use crate::kcp::fixture::Fixture;
+    use crate::kcp::material::KUBECONFIG;
     use crate::layout::Layout;
     use berth_actors::identity::Identity;
 
@@ -183,6 +207,7 @@ mod tests {
             kube_apiserver: "/opt/kube-apiserver".into(),
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
+            ports: None,
             owner: None,
         }
     }
@@ -229,6 +254,26 @@ mod tests {
             assert_eq!(mode & 0o777, 0o700, "{made}");
         }
         assert_eq!(kcp.listens(), Listens::OneTcp);
+    }
+
+    #[tokio::test]
+    async fn a_slot_with_a_port_of_its_own_is_not_told_to_look_for_a_free_one() {
+        let state = tempfile::tempdir().unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let ports = Some(SlotPorts { a: taken.local_addr().unwrap().port(), b: 16441 });
+        let b = Kcp::new(KcpConfig { ports, ..config(state.path()) }, SlotName::B);
+        let args = b.args(([127, 0, 0, 1], 2379).into());
+        assert!(args.contains(&"--secure-port=16441".to_owned()), "{args:?}");
+        assert!(!args.iter().any(|arg| arg.contains("free-port")), "{args:?}");
+        assert_eq!(b.listens(), Listens::Fixed(([127, 0, 0, 1], 16441).into()));
+
+        let a = Kcp::new(KcpConfig { ports, ..config(state.path()) }, SlotName::A);
+        let error = a.prepare(&context(2379), &WaitNote::default()).await.unwrap_err();
+        let PrepareError::Retry(said) = error else { panic!("{error:?}") };
+        assert!(
+            said.contains("is taken by") && said.contains(&format!("(pid {})", std::process::id())),
+            "{said}"
+        );
     }
 
     #[tokio::test]

@@ -46,6 +46,8 @@ pub(crate) struct Object {
 #[serde(default)]
 pub(crate) struct Metadata {
     pub uid: String,
+    #[serde(rename = "resourceVersion")]
+    pub resource_version: String,
 }
 
 #[derive(Debug, thiserror::Error)]

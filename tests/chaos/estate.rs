@@ -11,7 +11,7 @@ use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
-use berth_actors::host::{Estate, KcpApi, Lease, Recorded, TenantRecord};
+use berth_actors::host::{Estate, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -52,6 +52,7 @@ impl StandIns {
             stand_in_knobs: BTreeMap::new(),
             front_port: 0,
             shutdown_delay: Duration::ZERO,
+            ports: None,
             owner: None,
         };
         let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };
@@ -171,6 +172,10 @@ impl KcpApi for StandIns {
             Ok(port) if port == new.port() => Ok(()),
             seen => Err(format!("the new slot saw {seen:?}")),
         }
+    }
+
+    async fn pulse(&self, _: SocketAddr, _: Duration) -> Result<Duration, NoPulse> {
+        Err(NoPulse::Unasked("a stand-in has no watches".to_owned()))
     }
 
     async fn stage(&self, slot: SlotName) -> Result<(), String> {

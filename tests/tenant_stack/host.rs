@@ -117,6 +117,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),
+        Listens::Fixed(address) => Some(address),
     };
     let running = Running { identity, address, log: spec.output.clone(), log_offset };
     Life { name: name.to_owned(), child, running, spec }

@@ -1,10 +1,11 @@
 //! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
 
 use super::{Diary, FakeComponent, FakeHost, step};
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::handover::Record;
 use crate::host::{
-    Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord,
+    Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, NoPulse, Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
@@ -39,6 +40,8 @@ struct State {
     lease: Option<Lease>,
     torn: BTreeSet<String>,
     broken_canary: bool,
+    pulse: Option<Result<Duration, NoPulse>>,
+    cadence: Option<Cadence>,
     broken_disk: bool,
 }
 
@@ -112,6 +115,18 @@ impl FakeWorld {
         self.state().broken_canary = true;
     }
 
+    /// The serving slot has a canary that flies at `cadence`.
+    #[must_use]
+    pub fn with_canary(self, cadence: Cadence) -> Self {
+        self.state().cadence = Some(cadence);
+        self
+    }
+
+    /// What comes of flights that begin from now on.
+    pub fn set_pulse(&self, pulse: Result<Duration, NoPulse>) {
+        self.state().pulse = Some(pulse);
+    }
+
     /// While broken, no record can be written or erased.
     pub fn break_disk(&self, broken: bool) {
         self.state().broken_disk = broken;
@@ -172,6 +187,7 @@ impl FakeWorld {
             journal: Arc::new(self.clone()),
             dataplane: Arc::new(self.clone()),
             drain_limit: Duration::from_secs(4),
+            canary: self.state().cadence,
         };
         World { outside, estate: Arc::new(self.clone()), kcp: Some(kcp), starts_at_once: 2 }
     }
@@ -317,6 +333,16 @@ impl KcpApi for FakeWorld {
     async fn canary(&self, _old: SocketAddr, _new: SocketAddr) -> Result<(), String> {
         self.host.alive().await;
         if self.state().broken_canary { Err("the watch on the new slot saw nothing".into()) } else { Ok(()) }
+    }
+
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse> {
+        self.host.alive().await;
+        self.diary.write(format!("pulse {address}"));
+        let pulse = self.state().pulse.clone().unwrap_or(Ok(Duration::from_millis(4)));
+        if pulse == Err(NoPulse::Silent) {
+            tokio::time::sleep(deadline).await;
+        }
+        pulse
     }
 
     async fn stage(&self, slot: SlotName) -> Result<(), String> {

@@ -4,6 +4,7 @@
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
 //! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
 
+mod canary;
 mod down;
 mod handover;
 mod leadership;
@@ -15,6 +16,7 @@ mod tenants;
 mod tests;
 pub(crate) mod waiters;
 
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
@@ -54,6 +56,8 @@ pub struct Kcp {
     pub dataplane: Arc<dyn Dataplane>,
     /// How long a drain may take before the connections that are left are cut.
     pub drain_limit: Duration,
+    /// `None`: nobody looks whether the serving slot's watches are alive.
+    pub canary: Option<Cadence>,
 }
 
 impl std::fmt::Debug for Kcp {
@@ -104,6 +108,7 @@ pub struct Root {
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
     look: Option<SpawnHandle>,
+    aviary: canary::Aviary,
 }
 
 impl Root {
@@ -129,6 +134,7 @@ impl Root {
             last_handover: None,
             led_by: None,
             look: None,
+            aviary: canary::Aviary::default(),
         }
     }
 
@@ -172,6 +178,7 @@ impl Root {
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
+        self.keep_canary(ctx);
         if let Some(arrival) = self.arrival() {
             self.waiters.ready(&arrival);
         }

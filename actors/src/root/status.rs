@@ -22,6 +22,7 @@ impl Root {
         let unreadable = self.unreadable.clone();
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
+        let canary = self.canary_status();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
         Box::pin(async move {
@@ -47,6 +48,7 @@ impl Root {
                 tenants,
                 services,
                 handover,
+                canary,
             })))
         })
     }

@@ -20,6 +20,7 @@ pub(super) struct Knobs {
     pub crash_after_ready: Option<Duration>,
     pub ignore_sigterm: bool,
     pub second_listener: bool,
+    pub silent_watches: Option<PathBuf>,
     pub no_default_route: bool,
 }
 
@@ -52,6 +53,7 @@ impl Knobs {
             crash_after_ready: seconds("KCP_STANDIN_CRASH_AFTER_READY")?,
             ignore_sigterm: switch("KCP_STANDIN_IGNORE_SIGTERM"),
             second_listener: switch("KCP_STANDIN_SECOND_LISTENER"),
+            silent_watches: get("KCP_STANDIN_SILENT_WATCHES").map(PathBuf::from),
             no_default_route: switch("KCP_STANDIN_NO_DEFAULT_ROUTE"),
         })
     }

@@ -15,6 +15,7 @@
 //! | `KCP_STANDIN_CRASH_AFTER_READY=<seconds>` | ends with exit code 2, without any shutdown |
 //! | `KCP_STANDIN_IGNORE_SIGTERM=1` | SIGTERM changes nothing at all |
 //! | `KCP_STANDIN_SECOND_LISTENER=1` | one LISTEN socket too many |
+//! | `KCP_STANDIN_SILENT_WATCHES=<file>` | no event comes out of any watch while that file exists: a stalled kine, as clients see it |
 //! | `KCP_STANDIN_NO_DEFAULT_ROUTE=1` | refuses to start as kcp does in a network without a default route |
 //!
 //! The life of the process, top to bottom, is [`start`].

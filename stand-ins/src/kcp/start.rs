@@ -14,7 +14,7 @@ use super::state::{Ending, Shard, State};
 use super::upstream::Upstream;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -70,7 +70,7 @@ pub(super) async fn start(options: &Options) -> Result<u8, StartError> {
         Hang::Once => backend::first_hang(&options.root).map_err(io_error("remember a hang"))?,
     };
     let mut backend = spawn_backend(options, &knobs)?;
-    let state = state(options, tokens, base_url, &backend, hung)?;
+    let state = state(options, tokens, base_url, &backend, hung, knobs.silent_watches.clone())?;
     let ahead = ahead(&state, options, &mut backend, &mut requests, began).await;
     let end = if let Some(end) = ahead {
         end
@@ -183,6 +183,7 @@ fn state(
     base_url: String,
     backend: &Backend,
     hung: bool,
+    silent_watches: Option<PathBuf>,
 ) -> Result<Arc<State>, StartError> {
     Ok(Arc::new(State {
         tokens,
@@ -196,6 +197,7 @@ fn state(
         },
         goaway_chance: options.goaway_chance,
         hung,
+        silent_watches,
         progress: watch::Sender::new(Progress::Serving),
         ending: watch::Sender::new(Ending::No),
     }))

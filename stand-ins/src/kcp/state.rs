@@ -3,6 +3,7 @@
 use super::health::{Progress, Vitals};
 use super::material::Tokens;
 use super::upstream::Upstream;
+use std::path::PathBuf;
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub(super) struct State {
     pub shard: Shard,
     pub goaway_chance: f64,
     pub hung: bool,
+    /// While there is such a file, no watch shows an event.
+    pub silent_watches: Option<PathBuf>,
     pub progress: watch::Sender<Progress>,
     pub ending: watch::Sender<Ending>,
 }

@@ -101,7 +101,7 @@ impl ChildActor {
         outside: Outside,
         note: WaitNote,
     ) -> Self {
-        let discovers = step.blueprint.listens() == Listens::OneTcp;
+        let discovers = step.blueprint.listens() != Listens::No;
         let machine =
             Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
         Self {
