@@ -24,6 +24,7 @@ pub use values::{LogSize, PortRange, SlotPorts, Span};
 
 use values::Positive;
 
+use crate::kcp::GoawayChance;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,7 @@ pub struct KcpConfig {
     pub canary_interval: Setting<Span>,
     /// For a watch to see one.
     pub canary_deadline: Setting<Span>,
+    pub goaway_chance: Setting<GoawayChance>,
 }
 
 /// The operator's own binaries. `None`: the one of the asset store.
@@ -181,6 +183,7 @@ impl Config {
                 canary_deadline: origin
                     .setting(file.kcp.canary_deadline, defaults::CANARY_DEADLINE)
                     .map(|Positive(span)| span),
+                goaway_chance: origin.setting(file.kcp.goaway_chance, defaults::GOAWAY_CHANCE),
             },
             components: {
                 let store = |path| origin.optional(path, defaults::COMPONENT);

@@ -116,6 +116,9 @@ pub enum GateError {
     /// A configuration the program will never accept. No restart.
     #[error("{0}")]
     Fatal(String),
+    /// The identity guard looked again and said no: the process must not go on serving. No restart.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// What a component waits for, in the operator's words; overwritten as the wait goes on. Shown in status.
@@ -174,6 +177,10 @@ pub trait Blueprint: Send + Sync + 'static {
 pub trait Guard: Send + Sync + 'static {
     /// `Refused` is final; a database that cannot be reached is `Retry`, never "absent".
     async fn check(&self, note: &WaitNote) -> Result<(), PrepareError>;
+
+    /// Resolves when what the last passed check took hold of is held no more: somebody else may take it from then on, so it
+    /// is to be checked again. Cancel-safe; not awaited while a check is under way.
+    async fn lost(&self);
 }
 
 /// Why a process could not be born.

@@ -98,4 +98,9 @@ pub(super) const CANARY_DEADLINE: (Positive, &str) = (
     "a watch sees a write within 1 s at worst; ten times that is no slow moment",
 );
 
+pub const GOAWAY_CHANCE: (kcp::GoawayChance, &str) = (
+    kcp::defaults::GOAWAY_CHANCE,
+    "no new TLS connection every 50 requests; 0.02 where clients run many HTTP/2 requests at once",
+);
+
 pub(super) const COMPONENT: &str = "the asset store's";

@@ -5,6 +5,7 @@ use super::account::Account;
 use super::setting::line_of;
 use super::supervision;
 use super::values::{AbsolutePath, Count, LogSize, PortRange, Positive, SlotPorts, Span};
+use crate::kcp::GoawayChance;
 use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -57,6 +58,7 @@ pub(super) struct Kcp {
     pub(super) ports: Given<SlotPorts>,
     pub(super) canary_interval: Given<Span>,
     pub(super) canary_deadline: Given<Positive>,
+    pub(super) goaway_chance: Given<GoawayChance>,
 }
 
 #[derive(Debug, Default, Deserialize)]

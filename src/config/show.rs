@@ -48,6 +48,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
                 maybe("ports", &kcp.ports),
                 text("canary_interval", &kcp.canary_interval),
                 text("canary_deadline", &kcp.canary_deadline),
+                bare("goaway_chance", &kcp.goaway_chance),
             ],
         ),
         ("components".into(), component_paths(components)),

@@ -164,7 +164,7 @@ fn a_user_without_a_home_must_name_the_state_directory() {
 
 #[test]
 fn what_show_prints_can_be_read_again_and_means_the_same() {
-    let text = "run_dir = \"/run/\\\"b\\\"\"\n[components]\nkcp = \"/opt/kcp\"\n[kcp]\nenabled = false\n";
+    let text = "run_dir = \"/run/\\\"b\\\"\"\n[components]\nkcp = \"/opt/kcp\"\n[kcp]\nenabled = false\ngoaway_chance = 0.015\n";
     let config = parse(text).unwrap();
     let again = parse(&config.to_string()).unwrap();
     assert_eq!(again.run_dir.value, config.run_dir.value);
@@ -172,6 +172,7 @@ fn what_show_prints_can_be_read_again_and_means_the_same() {
     assert_eq!(again.ports.range.value, config.ports.range.value);
     assert_eq!(again.front.drain_limit.value, config.front.drain_limit.value);
     assert!(!*again.kcp.enabled);
+    assert_eq!(again.kcp.goaway_chance.to_string(), "0.015");
     assert!(config.to_string().contains("# /etc/berth.toml:3"), "{config}");
 }
 
@@ -210,5 +211,6 @@ fn the_sample_file_shows_every_key_and_the_true_defaults() {
     assert_eq!(*shown.kcp.shutdown_delay, *defaults.kcp.shutdown_delay);
     assert_eq!(*shown.kcp.canary_interval, *defaults.kcp.canary_interval);
     assert_eq!(*shown.kcp.canary_deadline, *defaults.kcp.canary_deadline);
+    assert_eq!(*shown.kcp.goaway_chance, *defaults.kcp.goaway_chance);
     assert_eq!(*shown.start_concurrency, *defaults.start_concurrency);
 }

@@ -92,6 +92,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
         canary: cadence(kcp::defaults::CANARY_INTERVAL, kcp::defaults::CANARY_DEADLINE),
         slot_ports: None,
+        goaway_chance: defaults::GOAWAY_CHANCE.0,
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),

@@ -63,6 +63,14 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
+    /// Why a stop was not one to the end.
+    pub(crate) fn left(self) -> Self {
+        match self {
+            Self::Refused(left) => Self::Left(left),
+            error => error,
+        }
+    }
+
     /// As a command of the command line would end.
     pub fn exit(&self) -> Exit {
         match self {

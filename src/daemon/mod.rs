@@ -22,7 +22,7 @@ use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
 use crate::front::{Front, FrontConfig};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::kcp::{GoawayChance, HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
@@ -103,7 +103,8 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
-        let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
+        let front =
+            settings.kcp.then(|| bind_front(settings.front_listen, settings.goaway_chance)).transpose()?;
         if let Some(front) = &front {
             succession::deposit(front);
         }
@@ -117,6 +118,7 @@ impl Daemon {
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
             ports: settings.slot_ports,
+            goaway_chance: settings.goaway_chance,
             owner: accounts.owner,
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
@@ -168,10 +170,7 @@ impl Daemon {
 
     /// Stops everything in order: tenants together, then the slots, then the store; each chain in reverse.
     async fn stop(&mut self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await.map_err(|error| match error {
-            DaemonError::Refused(left) => DaemonError::Left(left),
-            error => error,
-        });
+        let stopped = self.ask(Command::Down).await.map_err(DaemonError::left);
         self.processes.tidy().await;
         if let Some(front) = &self.listener {
             front.close();
@@ -261,7 +260,11 @@ pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + '
         Ok(runtime) => runtime,
         Err(error) => return refuse(&DaemonError::Runtime(error)),
     };
-    match actix::System::with_tokio_rt(move || runtime).block_on(life) {
+    let system = actix::System::with_tokio_rt(move || runtime);
+    let ended = system.block_on(life);
+    // Dropped, it would wait for threads that may hang in a file system; the end of the process does not.
+    std::mem::forget(system);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => refuse(&error),
     }
@@ -341,8 +344,9 @@ pub(crate) fn log_to_stderr(default: &str) {
 }
 
 /// The socket an earlier daemon left, or a new one.
-fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
+fn bind_front(listen: SocketAddr, goaway_chance: GoawayChance) -> Result<Front, DaemonError> {
     let mut config = FrontConfig::default();
+    config.drain.h2_moves_itself = !goaway_chance.is_never();
     config.max_connections = config.max_connections.min(connections_within_limit());
     if let Some(listener) = succession::inherited(listen) {
         return Front::from_listener(listener, config).map_err(DaemonError::Front);

@@ -3,7 +3,7 @@
 use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
-use crate::kcp::SlotPorts;
+use crate::kcp::{GoawayChance, SlotPorts};
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
@@ -31,6 +31,8 @@ pub struct Settings {
     pub canary: Option<Cadence>,
     /// Where the slots' kcps listen; `None`: where the kernel puts them.
     pub slot_ports: Option<SlotPorts>,
+    /// kcp's `--goaway-chance`.
+    pub goaway_chance: GoawayChance,
     /// Whether SIGTERM stops everything, or leaves it to the next daemon.
     pub stop_children: bool,
     /// Tenants that may be starting at the same time.

@@ -88,6 +88,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         shutdown_delay: config.kcp.shutdown_delay.value.0,
         canary: cadence(config.kcp.canary_interval.value.0, config.kcp.canary_deadline.value.0),
         slot_ports: config.kcp.ports.value.map(|ports| SlotPorts { a: ports.a, b: ports.b }),
+        goaway_chance: config.kcp.goaway_chance.value,
         stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },

@@ -28,10 +28,20 @@ use procfs::process::{FDTarget, Process};
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The kernel reports no event for listen(2). One look takes 0.25 ms, a component 50 ms and more.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// The kernel reports no event for listen(2), so there is a pause from look to look: this many times what the last look took.
+/// A search takes a fifth of a CPU at most, and looks less often where looks are slow: beside many sockets, or when there
+/// is no CPU to be had.
+const PAUSE: u32 = 4;
+/// A look beside few sockets takes 0.1 ms, a component 50 ms and more: sooner than this, looks would only take its CPU away.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// However slow a look is, a component is not left waiting for the next one.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+fn pause(took: Duration) -> Duration {
+    took.saturating_mul(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}
 
 /// A socket in state LISTEN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,10 +58,10 @@ pub struct SockDiag;
 impl Listeners for SockDiag {
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String> {
         loop {
-            let wanted = identity.clone();
+            let (wanted, from) = (identity.clone(), Instant::now());
             match off_thread(move || look(&wanted)).await? {
                 Choice::One(address) => return Ok(address),
-                Choice::NoneYet => tokio::time::sleep(BETWEEN_LOOKS).await,
+                Choice::NoneYet => tokio::time::sleep(pause(from.elapsed())).await,
                 Choice::Many(ports) => return Err(too_many(identity, &ports)),
             }
         }
@@ -59,11 +69,11 @@ impl Listeners for SockDiag {
 
     async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String> {
         loop {
-            let wanted = identity.clone();
+            let (wanted, from) = (identity.clone(), Instant::now());
             if off_thread(move || fixed::is_own(&wanted, address)).await? {
                 return Ok(address);
             }
-            tokio::time::sleep(BETWEEN_LOOKS).await;
+            tokio::time::sleep(pause(from.elapsed())).await;
         }
     }
 }

@@ -110,3 +110,11 @@ fn the_holder_of_a_taken_port_is_named() {
     drop(socket);
     assert_eq!(holder_of(address), Some(Holder { pid: sleeper.0.id(), name: "sleep".to_owned() }));
 }
+
+#[test]
+fn a_search_pauses_longer_where_a_look_takes_longer() {
+    let after = |micros| pause(Duration::from_micros(micros));
+    assert_eq!(after(100), SHORTEST_PAUSE);
+    assert_eq!(after(750), Duration::from_millis(3));
+    assert_eq!(after(1_000_000), LONGEST_PAUSE);
+}

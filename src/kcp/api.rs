@@ -202,6 +202,7 @@ mod tests {
                 front_port: 6443,
                 shutdown_delay: Duration::ZERO,
                 ports: None,
+                goaway_chance: crate::kcp::defaults::GOAWAY_CHANCE,
                 owner: None,
             })
         }

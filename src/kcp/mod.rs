@@ -14,6 +14,7 @@ pub mod defaults;
 mod election;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod goaway;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;
@@ -35,6 +36,7 @@ mod fixture;
 mod test_server;
 
 pub use api::KcpClient;
+pub use goaway::GoawayChance;
 pub use journal::HandoverFile;
 pub use slot::Kcp;
 pub use steps::slot_steps;
@@ -87,6 +89,8 @@ pub struct KcpConfig {
     pub shutdown_delay: Duration,
     /// Where the slots' kcps listen on 127.0.0.1; `None`: where the kernel puts them.
     pub ports: Option<SlotPorts>,
+    /// See [`defaults::GOAWAY_CHANCE`].
+    pub goaway_chance: GoawayChance,
     /// Account of the slots' processes when the daemon is root.
     pub owner: Option<User>,
 }

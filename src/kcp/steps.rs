@@ -42,6 +42,7 @@ mod tests {
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
             ports: None,
+            goaway_chance: defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let kine = Kcp::new(config.clone(), SlotName::A);

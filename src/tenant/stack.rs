@@ -154,6 +154,10 @@ mod tests {
         async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
             Ok(())
         }
+
+        async fn lost(&self) {
+            std::future::pending().await
+        }
     }
 
     fn chain(distribution: Distribution, k3s: Option<Program>) -> Vec<Step> {

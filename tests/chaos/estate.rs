@@ -53,6 +53,7 @@ impl StandIns {
             front_port: 0,
             shutdown_delay: Duration::ZERO,
             ports: None,
+            goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };

@@ -84,6 +84,10 @@ impl Guard for Agreeable {
     async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
         Ok(())
     }
+
+    async fn lost(&self) {
+        std::future::pending().await
+    }
 }
 
 /// One live component. Killed when dropped, so that a failed test leaves nothing.

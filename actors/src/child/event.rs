@@ -45,6 +45,10 @@ pub enum Event {
         identity: Identity,
         result: Result<(), GateError>,
     },
+    /// The identity guard holds its database no more.
+    Unguarded {
+        identity: Identity,
+    },
     Exited {
         identity: Identity,
         status: ExitStatus,
@@ -135,6 +139,8 @@ pub enum Life {
     Ready {
         took: Option<Duration>,
     },
+    /// Ready, but the identity guard has lost its hold: it is to be looked at again.
+    Unguarded,
     /// Alive, but the gate stayed closed after an earlier step's restart.
     Red,
     Stopping,

@@ -415,6 +415,7 @@ impl Blueprint for FakeComponent {
 #[derive(Debug, Clone, Default)]
 pub struct FakeGuard {
     verdict: Arc<Mutex<Option<PrepareError>>>,
+    losses: Arc<tokio::sync::Notify>,
 }
 
 impl FakeGuard {
@@ -422,6 +423,11 @@ impl FakeGuard {
         if let Ok(mut current) = self.verdict.lock() {
             *current = verdict;
         }
+    }
+
+    /// Its hold is lost, if anybody waits for that.
+    pub fn lose(&self) {
+        self.losses.notify_waiters();
     }
 }
 
@@ -432,6 +438,10 @@ impl Guard for FakeGuard {
             Ok(Some(error)) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn lost(&self) {
+        self.losses.notified().await;
     }
 }
 

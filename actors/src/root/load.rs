@@ -1,9 +1,9 @@
 //! From durable records to chains, once in a daemon's life. Starts nothing itself.
 
-use super::down;
 use super::handover::OLD_SLOT_STOP;
 use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
+use crate::descent;
 use crate::front::Front;
 use crate::handover::{Phase, Record};
 use crate::host::{Accounted, Estate, Journal, Recorded, TenantRecord};
@@ -120,7 +120,7 @@ impl Root {
         steps: Vec<Step>,
         ctx: &mut Context<Self>,
     ) -> Result<Owned, Refusal> {
-        let (parent, stop_bound) = (ctx.address().recipient(), down::bound(&steps));
+        let (parent, stop_bound) = (ctx.address().recipient(), descent::bound(&steps));
         Supervisor::launch(name, steps, parent, self.world.outside.clone())
             .map(|supervisor| Owned::new(supervisor, stop_bound))
             .map_err(|error| Refusal::Failed(format!("{name}: {error}")))

@@ -30,6 +30,8 @@ const ANSWERED_AT_THE_END: f64 = 2.0 / 3.0;
 /// Largest single object; etcd takes 1.5 MiB.
 const LARGEST_OBJECT: usize = 8 << 20;
 const REVIEW_DEADLINE: Duration = Duration::from_secs(5);
+const DELAY: &str = "kcp-stand-in-delay";
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
 /// Belong to one connection, or are the front's own to say.
 const NOT_FORWARDED: &[HeaderName] = &[
@@ -70,11 +72,18 @@ pub(super) async fn handle(state: Arc<State>, request: Request<Incoming>) -> Res
         }
         Decision::Shards { name } => shards(&state, &name).into_response(),
         Decision::Forward(forward) => {
+            tokio::time::sleep(delay(&head.headers)).await;
             let user = caller.as_ref().map_or("", Caller::user).to_owned();
             let body = body.map_err(|error| Broken(error.to_string())).boxed_unsync();
             self::forward(&state, &user, &forward, Request::from_parts(head, body)).await
         }
     })
+}
+
+/// How much later than it could this request wants to be answered.
+fn delay(headers: &HeaderMap) -> Duration {
+    let given = headers.get(DELAY).and_then(|value| value.to_str().ok()?.parse().ok());
+    given.map_or(Duration::ZERO, Duration::from_millis).min(LONGEST_DELAY)
 }
 
 /// A token none of ours may be a ServiceAccount's: authenticated, though allowed nothing.

@@ -26,6 +26,8 @@ pub(super) struct State {
     pub upstream: Upstream,
     pub shard: Shard,
     pub goaway_chance: f64,
+    pub lease_retry: Duration,
+    pub half_close: bool,
     pub hung: bool,
     /// While there is such a file, no watch shows an event.
     pub silent_watches: Option<PathBuf>,

@@ -87,6 +87,8 @@ pub struct ChildActor {
     timers: HashMap<Timer, SpawnHandle>,
     preparing: Option<SpawnHandle>,
     gating: Option<SpawnHandle>,
+    /// Waits for the end of the identity guard's hold.
+    holding: Option<SpawnHandle>,
     note: WaitNote,
     ready_took: Option<Duration>,
     log_tail: Vec<String>,
@@ -119,6 +121,7 @@ impl ChildActor {
             timers: HashMap::new(),
             preparing: None,
             gating: None,
+            holding: None,
             note,
             ready_took: None,
             log_tail: Vec::new(),

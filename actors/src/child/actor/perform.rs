@@ -227,6 +227,18 @@ impl ChildActor {
         self.gating = Some(handle);
     }
 
+    /// A guard that lost its hold while the process serves is asked again. A late word is known by its identity.
+    fn watch_hold(&mut self, ctx: &mut Context<Self>) {
+        cancel(&mut self.holding, ctx);
+        let (Seam::Guarded(guard), Some(running)) = (self.step.seam.clone(), &self.running) else { return };
+        let identity = running.identity.clone();
+        let wait = async move { guard.lost().await };
+        self.holding = Some(ctx.spawn(wait.into_actor(self).map(|(), actor, ctx| {
+            actor.holding = None;
+            actor.feed(Event::Unguarded { identity }, ctx);
+        })));
+    }
+
     fn became(&mut self, life: Life, ctx: &mut Context<Self>) {
         let what = match &life {
             Life::Ready { took: Some(took) } => {
@@ -253,10 +265,14 @@ impl ChildActor {
             Life::Ended => "ended, and is left at that".to_owned(),
             Life::Done { how } => format!("done: {how}"),
             Life::Stuck { reason } => format!("cannot be ended yet: {reason}"),
+            Life::Unguarded => "the identity guard lost its hold on the database, and looks again".to_owned(),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
+        if matches!(life, Life::Ready { .. }) {
+            self.watch_hold(ctx);
+        }
         match life {
-            Life::Dead { .. } | Life::Failed { .. } | Life::Red => {
+            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Unguarded => {
                 tracing::warn!(component = %self.id, "{what}");
             }
             _ => tracing::info!(component = %self.id, "{what}"),
@@ -324,9 +340,8 @@ async fn guarded(guard: &dyn Guard, note: &WaitNote) -> Result<(), GateError> {
         match guard.check(note).await {
             Ok(()) => return Ok(()),
             Err(PrepareError::Retry(reason)) => note.say(reason),
-            Err(PrepareError::Refused(reason) | PrepareError::Fatal(reason)) => {
-                return Err(GateError::Fatal(reason));
-            }
+            Err(PrepareError::Refused(reason)) => return Err(GateError::Refused(reason)),
+            Err(PrepareError::Fatal(reason)) => return Err(GateError::Fatal(reason)),
         }
         tokio::time::sleep(GUARD_LOOK).await;
     }
