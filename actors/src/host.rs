@@ -2,6 +2,7 @@
 //!
 //! Every method is a future the actor may drop: each must be cancel-safe in the sense its doc line states.
 
+use crate::handover::{Record, Side, Wish};
 use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
 use async_trait::async_trait;
@@ -298,16 +299,45 @@ pub trait KcpApi: Send + Sync + 'static {
     /// A small write through the slot at `address` is seen by a watch on the same slot within `deadline`: how long that took.
     /// Writes one object, always the same.
     async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse>;
-    /// Copies the shared material into a fresh root for `slot` (K4). Checks it first and names a bad file.
-    async fn stage(&self, slot: SlotName) -> Result<(), String>;
+    /// Copies the material that `slot` is to serve with into its root (K4), and has it run what `wish` asks for from its next
+    /// start on. Checks it first and names a bad file. The other slot keeps what it has.
+    async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String>;
+    /// What `slot` was staged with is what both slots and every client share from now on. Idempotent: said again by each
+    /// daemon that goes on with a handover, and for the old slot when one is taken back.
+    async fn promote(&self, slot: SlotName) -> Result<(), String>;
+    /// What runs in `slot`, or would if it were started now; its process is not known here.
+    async fn side(&self, slot: SlotName) -> Side;
+    /// What a handover to `slot` would stumble over. Changes nothing.
+    async fn examine(&self, slot: SlotName, wish: &Wish) -> Findings;
 }
 
-/// The handover journal: one durable record.
+/// What was found wrong before anything was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Each of these makes it fail.
+    pub refusals: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+/// The handover journal: one durable record, and the history of those that are over.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
     /// Atomic and fsynced before it returns.
-    async fn write(&self, record: &crate::handover::Record) -> Result<(), String>;
-    async fn read(&self) -> Result<Option<crate::handover::Record>, String>;
+    async fn write(&self, record: &Record) -> Result<(), String>;
+    async fn read(&self) -> Result<Option<Record>, String>;
+    /// Adds a handover that is over to the history, once.
+    async fn remember(&self, record: &Record) -> Result<(), String>;
+    async fn history(&self) -> Result<History, String>;
+    /// The wall clock, RFC 3339: to be shown, never decided by.
+    fn now(&self) -> String;
+}
+
+/// Handovers that are over, the latest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    pub records: Vec<Record>,
+    /// Lines that are no records, each with its place.
+    pub unreadable: Vec<String>,
 }
 
 /// Turns desired state into chains. The tree asks; the adapters know the components.

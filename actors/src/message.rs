@@ -1,6 +1,7 @@
 //! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
 
-use crate::status::{HandoverStatus, TreeStatus};
+use crate::handover::Wish;
+use crate::status::{HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use actix::Message;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +37,16 @@ pub enum Command {
     RetryTenant {
         name: String,
     },
-    Handover,
+    /// Moves kcp to the other slot.
+    Handover {
+        wish: Wish,
+    },
+    /// Says what that would do, and what would refuse it. Changes nothing.
+    PlanHandover {
+        wish: Wish,
+    },
+    /// The handovers that are over.
+    HandoverHistory,
     /// One plain service; a daemon of clusters has none.
     Service {
         name: String,
@@ -57,6 +67,8 @@ pub enum Reply {
     Done,
     Status(Box<TreeStatus>),
     Handover(Box<HandoverStatus>),
+    Plan(Box<HandoverPlan>),
+    History(HandoverHistory),
 }
 
 /// Why a command was not carried out. One line, names the thing and the way out.

@@ -1,5 +1,6 @@
 //! The tree as an operator sees it: `berth status`, `--json` and the control API all show these values.
 
+use crate::handover::{Phase, Side, Spent, Wish};
 use crate::host::DrainReport;
 use crate::identity::SlotName;
 use serde::{Deserialize, Serialize};
@@ -158,6 +159,49 @@ pub struct HandoverStatus {
     pub outcome: HandoverOutcome,
     pub phases: Vec<PhaseStatus>,
     pub drain: Option<DrainReport>,
+    #[serde(default)]
+    pub wish: Wish,
+    #[serde(default)]
+    pub old: Side,
+    #[serde(default)]
+    pub new: Side,
+    /// Wall clock, RFC 3339.
+    #[serde(default)]
+    pub began: Option<String>,
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// In which phases daemons ended under it.
+    #[serde(default)]
+    pub resumed: Vec<Phase>,
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    #[serde(default)]
+    pub spent: Spent,
+}
+
+/// Handovers that are over, the latest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverHistory {
+    pub handovers: Vec<HandoverStatus>,
+    /// Lines of the history that are none, each with its place.
+    pub unreadable: Vec<String>,
+}
+
+/// What a handover would do now. Nothing was changed to find out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverPlan {
+    pub from: SlotName,
+    pub to: SlotName,
+    pub wish: Wish,
+    pub old: Side,
+    pub new: Side,
+    /// Where the active slot serves; the other one takes any free port.
+    pub address: Option<SocketAddr>,
+    /// Why it would be refused or rolled back.
+    pub refusals: Vec<String>,
+    pub warnings: Vec<String>,
+    /// Where the time of the last one that was done went.
+    pub expected: Option<Spent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Statuses for tests, built up from quiet defaults.
 
+use berth_actors::handover::{Record, Wish};
 use berth_actors::host::DrainReport;
 use berth_actors::identity::SlotName;
 use berth_actors::status::*;
@@ -60,7 +61,8 @@ pub(super) fn phases(names: &[(&str, u64)]) -> Vec<PhaseStatus> {
 }
 
 pub(super) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> HandoverStatus {
-    HandoverStatus { from: SlotName::B, to: SlotName::A, outcome, phases: phases(reached), drain: None }
+    let begun = Record::new(SlotName::B, Wish::Plain).status();
+    HandoverStatus { outcome, phases: phases(reached), ..begun }
 }
 
 /// kcp in slot a, one healthy cluster, nothing wrong.

@@ -5,6 +5,7 @@ use super::live::{Live, Output};
 use super::{terminal, units};
 use crate::control::Client;
 use crate::files::write_atomic;
+use berth_actors::handover::Wish;
 use berth_actors::status::HandoverOutcome;
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -37,7 +38,8 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
 
 async fn handover(client: &Client) -> Result<Exit, CliError> {
     let mut live = Live::new(Output::Stderr).since(&client.status().await?);
-    let handover = live.during(client.handover(), || async { client.status().await.ok() }).await??;
+    let handover =
+        live.during(client.handover(Wish::Plain), || async { client.status().await.ok() }).await??;
     let took = units::took(handover.phases.iter().map(|phase| phase.took_ms).sum());
     match handover.outcome {
         HandoverOutcome::Done => {

@@ -88,7 +88,7 @@ async fn each_outcome_has_its_exit_code() {
         Command::CreateTenant { .. } => Err(Refusal::AlreadyExists("it exists".to_owned())),
         Command::StopTenant { .. } => Err(Refusal::NotFound("no such cluster".to_owned())),
         Command::RetryTenant { .. } => Err(Refusal::Failed("it did not work".to_owned())),
-        Command::Handover => {
+        Command::Handover { .. } => {
             let outcome = HandoverOutcome::RolledBack("slot a was not ready".to_owned());
             Ok(Reply::Handover(Box::new(fixture::handover(outcome, &[]))))
         }

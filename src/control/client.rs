@@ -2,17 +2,19 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster};
+use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover};
 use super::{deadline, peer};
 use axum::body::Bytes;
+use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
-use berth_actors::status::{ChainStatus, HandoverStatus, TreeStatus};
+use berth_actors::status::{ChainStatus, HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use futures::Stream;
 use http_body_util::{BodyExt, BodyStream, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,8 +85,17 @@ impl Client {
     }
 
     /// Moves kcp to the other slot. A handover that was rolled back is an `Ok` that says so.
-    pub async fn handover(&self) -> Result<HandoverStatus, ClientError> {
-        self.json(Method::POST, "/v1/kcp/handover", deadline::HANDOVER).await
+    pub async fn handover(&self, wish: Wish) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/handover", &NewHandover { wish }, deadline::HANDOVER).await
+    }
+
+    /// What a handover would do, and what speaks against it.
+    pub async fn plan_handover(&self, wish: Wish) -> Result<HandoverPlan, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::READ).await
+    }
+
+    pub async fn handovers(&self) -> Result<HandoverHistory, ClientError> {
+        self.json(Method::GET, "/v1/kcp/history", deadline::READ).await
     }
 
     pub async fn clusters(&self) -> Result<Vec<ChainStatus>, ClientError> {
@@ -167,6 +178,18 @@ impl Client {
     ) -> Result<T, ClientError> {
         let body = self.whole(method, path, Vec::new(), limit).await?;
         serde_json::from_slice(&body).map_err(|e| self.foreign(e.to_string()))
+    }
+
+    async fn of_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let answer = self.whole(method, path, body, limit).await?;
+        serde_json::from_slice(&answer).map_err(|e| self.foreign(e.to_string()))
     }
 
     async fn whole(

@@ -7,20 +7,24 @@ use crate::https::HttpsError;
 use crate::kcp::KcpConfig;
 use crate::kcp::canary::{self, CanaryError};
 use crate::kcp::election::Election;
-use crate::kcp::material::Material;
+use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::pulse;
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
+use crate::kcp::version;
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
-use berth_actors::host::{KcpApi, Lease, NoPulse};
+use berth_actors::handover::{Side, Wish};
+use berth_actors::host::{Findings, KcpApi, Lease, NoPulse};
 use berth_actors::identity::SlotName;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::time::Duration;
+use time::OffsetDateTime;
 
 const LEASE_NAME: &str = "kcp-controllers";
 const LEASE: &str =
@@ -122,7 +126,13 @@ impl KcpApi for KcpClient {
         pulse::run(&set, address, deadline).await
     }
 
-    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+    async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {
+        match wish {
+            Wish::Plain => {}
+            Wish::Upgrade { .. } | Wish::RotateCertificates => {
+                return Err(format!("{}: a {wish} cannot be staged yet", slot.chain()));
+            }
+        }
         let paths = SlotPaths::new(&self.config.layout, slot);
         let (shared, owner) = (self.shared.clone(), self.config.owner);
         off_thread(move || {
@@ -132,6 +142,49 @@ impl KcpApi for KcpClient {
         .await
         .map_err(|error| format!("{}: {error}", slot.chain()))
     }
+
+    /// Both slots have the same material.
+    async fn promote(&self, _slot: SlotName) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn side(&self, slot: SlotName) -> Side {
+        let certificate = SlotPaths::new(&self.config.layout, slot).root.join(CERTIFICATE);
+        let digest = off_thread(move || crate::files::read_optional(&certificate)).await;
+        let digest = digest.ok().flatten().map(|bytes| hex::encode(Sha256::digest(bytes)));
+        Side {
+            version: version::of(&self.config.program, self.config.owner).await,
+            program: Some(self.config.program.path.clone()),
+            certificate: digest,
+            process: None,
+        }
+    }
+
+    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+        let shared = self.shared.clone();
+        let set = off_thread(move || shared.require()).await;
+        let mut findings = Findings::default();
+        match set {
+            Ok(set) => findings.warnings.extend(expiry(&set, OffsetDateTime::now_utc())),
+            Err(error) => findings.refusals.push(error.to_string()),
+        }
+        findings
+    }
+}
+
+/// How long before its end a certificate is spoken of: a quarter of its year is left then.
+const EXPIRES_SOON: time::Duration = time::Duration::days(90);
+
+fn expiry(set: &Material, now: OffsetDateTime) -> Option<String> {
+    let ends = set.expires()?;
+    let days = (ends - now).whole_days();
+    let date = ends.date();
+    if ends <= now {
+        return Some(format!("the certificate both slots serve with has expired on {date}"));
+    }
+    (ends - now < EXPIRES_SOON).then(|| {
+        format!("the certificate both slots serve with expires on {date}, in {days} days, and a handover does not renew it")
+    })
 }
 
 /// A 404 that is about the lease itself: one about the path or the workspace means that we asked the wrong server.
@@ -299,12 +352,12 @@ mod tests {
     #[tokio::test]
     async fn a_slot_is_staged_and_named_when_it_cannot_be() {
         let estate = Estate::new();
-        estate.client().stage(SlotName::B).await.unwrap();
+        estate.client().stage(SlotName::B, &Wish::Plain).await.unwrap();
         let root = estate.state.path().join("kcp/slot-b/root");
         assert_eq!(Material::read(&root).unwrap().token().expose(), estate.set.shard_admin);
 
         std::fs::remove_file(estate.state.path().join("kcp/shared/sa.key")).unwrap();
-        let said = estate.client().stage(SlotName::A).await.unwrap_err();
+        let said = estate.client().stage(SlotName::A, &Wish::Plain).await.unwrap_err();
         assert!(said.starts_with("slot-a: ") && said.contains("kcp/shared/sa.key is missing"), "{said}");
         assert_eq!(estate.client().leader_identity(SlotName::A).await, Ok(None));
     }

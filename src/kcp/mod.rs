@@ -4,7 +4,7 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> session, canary, pulse ──> watch        journal (Journal)
+//! api (KcpApi) ──> session, canary, pulse ──> watch        journal (Journal) ──> history
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
@@ -15,6 +15,7 @@ mod election;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod goaway;
+mod history;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;
@@ -28,6 +29,7 @@ pub mod slot;
 pub mod stand_in;
 mod start_log;
 pub mod steps;
+mod version;
 mod watch;
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
-use berth_actors::host::{Estate, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
+use berth_actors::handover::{Side, Wish};
+use berth_actors::host::{Estate, Findings, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -179,9 +180,21 @@ impl KcpApi for StandIns {
         Err(NoPulse::Unasked("a stand-in has no watches".to_owned()))
     }
 
-    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+    async fn stage(&self, slot: SlotName, _wish: &Wish) -> Result<(), String> {
         let dir = self.layout.kcp_chain(slot.chain());
         files::private_dir(&dir, None).map_err(|error| error.to_string())?;
         files::write_atomic(&dir.join("staged"), b"shared", None).map_err(|error| error.to_string())
+    }
+
+    async fn promote(&self, _slot: SlotName) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn side(&self, _slot: SlotName) -> Side {
+        Side::default()
+    }
+
+    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+        Findings::default()
     }
 }

@@ -84,7 +84,11 @@ impl Child {
 
     /// The chain has it looked at again, in its turn. Not before it is ready: its start, or its recheck, asks the guard anyway.
     pub(super) fn unguarded(&self) -> Vec<Effect> {
-        if matches!(self.phase, Phase::Ready { .. }) { vec![Effect::Became(Life::Unguarded)] } else { Vec::new() }
+        if matches!(self.phase, Phase::Ready { .. }) {
+            vec![Effect::Became(Life::Unguarded)]
+        } else {
+            Vec::new()
+        }
     }
 
     /// The gate of a running process is looked at again, under a deadline of its own. That of an adopted one whose start

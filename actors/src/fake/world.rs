@@ -3,9 +3,10 @@
 use super::{Diary, FakeComponent, FakeHost, step};
 use crate::canary::Cadence;
 use crate::child::actor::Outside;
-use crate::handover::Record;
+use crate::handover::{Record, Side, Wish};
 use crate::host::{
-    Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, NoPulse, Recorded, TenantRecord,
+    Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease, NoPulse,
+    Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
@@ -43,6 +44,9 @@ struct State {
     pulse: Option<Result<Duration, NoPulse>>,
     cadence: Option<Cadence>,
     broken_disk: bool,
+    past: Vec<Record>,
+    findings: Findings,
+    looks_at_the_clock: u32,
 }
 
 fn record(name: &str) -> TenantRecord {
@@ -148,6 +152,16 @@ impl FakeWorld {
     /// Whether desired state has this tenant, and wants it to run.
     pub fn desired(&self, name: &str) -> Option<bool> {
         self.state().tenants.get(name).map(|record| record.run)
+    }
+
+    /// The history.
+    pub fn past(&self) -> Vec<Record> {
+        self.state().past.clone()
+    }
+
+    /// What the next examination finds.
+    pub fn set_findings(&self, findings: Findings) {
+        self.state().findings = findings;
     }
 
     pub fn record(&self) -> Option<Record> {
@@ -291,7 +305,29 @@ impl Journal for FakeWorld {
 
     async fn read(&self) -> Result<Option<Record>, String> {
         self.host.alive().await;
-        Ok(self.record())
+        let record = self.record();
+        self.answer("journal read".to_owned()).await;
+        Ok(record)
+    }
+
+    async fn remember(&self, record: &Record) -> Result<(), String> {
+        self.host.alive().await;
+        let mut state = self.state();
+        if !state.past.iter().any(|past| past.began == record.began) {
+            state.past.push(record.clone());
+        }
+        Ok(())
+    }
+
+    async fn history(&self) -> Result<History, String> {
+        self.host.alive().await;
+        Ok(History { records: self.past(), unreadable: Vec::new() })
+    }
+
+    fn now(&self) -> String {
+        let mut state = self.state();
+        state.looks_at_the_clock += 1;
+        format!("2026-12-01T00:00:{:02}Z", state.looks_at_the_clock)
     }
 }
 
@@ -345,9 +381,25 @@ impl KcpApi for FakeWorld {
         pulse
     }
 
-    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+    async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {
         self.host.alive().await;
-        self.diary.write(format!("stage {slot}"));
+        self.diary.write(format!("stage {slot} {wish}"));
         Ok(())
+    }
+
+    async fn promote(&self, slot: SlotName) -> Result<(), String> {
+        self.host.alive().await;
+        self.diary.write(format!("promote {slot}"));
+        Ok(())
+    }
+
+    async fn side(&self, _slot: SlotName) -> Side {
+        self.host.alive().await;
+        Side { version: Some("v1".to_owned()), ..Side::default() }
+    }
+
+    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+        self.host.alive().await;
+        self.state().findings.clone()
     }
 }

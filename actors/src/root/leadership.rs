@@ -22,19 +22,28 @@ const TAKEOVER: Duration = Duration::from_secs(75);
 /// Deleting takes one call; the rest is patience with an API under load.
 const RELEASE: Duration = Duration::from_secs(10);
 
-/// Resolves with the lease once `slot` has led for [`SETTLED`].
+/// A process that was seen to lead, and since when without a break.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leads {
+    pub(super) pid: u32,
+    pub(super) since: Instant,
+}
+
+/// Resolves with the lease once `slot` has led for [`SETTLED`], and with the moment from which on it was seen to. What was seen
+/// before (`since`) counts, as long as the same process still leads.
 pub(super) async fn settled(
     api: &dyn KcpApi,
     slot: SlotName,
     address: SocketAddr,
-) -> Result<Option<Lease>, String> {
-    let (deadline, mut since) = (Instant::now() + TAKEOVER, None);
+    mut since: Option<Instant>,
+) -> Result<(Lease, Instant), String> {
+    let deadline = Instant::now() + TAKEOVER;
     loop {
         let seen = leads(api, slot, address).await;
         if let Ok(Some(lease)) = &seen {
             let since = *since.get_or_insert_with(Instant::now);
             if since.elapsed() >= SETTLED {
-                return Ok(Some(lease.clone()));
+                return Ok((lease.clone(), since));
             }
         } else {
             since = None;
@@ -51,6 +60,27 @@ pub(super) async fn settled(
 async fn leads(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) -> Result<Option<Lease>, String> {
     let Some(identity) = api.leader_identity(slot).await? else { return Ok(None) };
     Ok(api.lease(address).await?.filter(|lease| lease.holder == identity))
+}
+
+/// What a handover would have to wait for before it may start another kcp beside `slot`, if anything.
+pub(super) async fn unsettled(
+    api: &dyn KcpApi,
+    slot: SlotName,
+    address: SocketAddr,
+    since: Option<Instant>,
+) -> Option<String> {
+    match leads(api, slot, address).await {
+        Ok(Some(_)) if since.is_some_and(|since| since.elapsed() >= SETTLED) => None,
+        Ok(Some(_)) => Some(format!(
+            "slot {slot} leads, but was not seen to for {} s yet: the handover waits for that",
+            SETTLED.as_secs()
+        )),
+        Ok(None) => Some(format!(
+            "slot {slot} does not hold the lease kcp-controllers: the handover waits {} s for that at most",
+            TAKEOVER.as_secs()
+        )),
+        Err(reason) => Some(format!("whether slot {slot} leads is not known: {reason}")),
+    }
 }
 
 /// Resolves once `slot` is the lease's holder.
@@ -104,7 +134,11 @@ pub(super) async fn release_of_slot(
 
 /// After a start with no other slot alive: whoever holds the lease and is not `slot` is a dead process of an earlier run.
 /// `slot` says who it is only once it tries to lead, which may be after it is ready.
-async fn release_stale(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) -> Result<(), String> {
+pub(super) async fn release_stale(
+    api: &dyn KcpApi,
+    slot: SlotName,
+    address: SocketAddr,
+) -> Result<(), String> {
     let deadline = Instant::now() + TAKEOVER;
     let own = loop {
         match api.leader_identity(slot).await {
@@ -142,18 +176,30 @@ impl Root {
         }
         self.led_by = Some(pid);
         self.forget_leadership(ctx);
-        let api = Arc::clone(&kcp.api);
+        let (api, led_since) = (Arc::clone(&kcp.api), self.led_since(slot));
         let look = async move {
             release_stale(&*api, slot, address).await?;
-            settled(&*api, slot, address).await
+            settled(&*api, slot, address, led_since).await
         };
         let look = ctx.spawn(look.into_actor(self).map(move |result, root, _| {
             root.look = None;
-            if let Err(reason) = result {
-                tracing::warn!(%reason, "slot {slot} does not lead");
+            match result {
+                Ok((_, since)) => root.leads = Some(Leads { pid, since }),
+                Err(reason) => tracing::warn!(%reason, "slot {slot} does not lead"),
             }
         }));
         self.look = Some(look);
+    }
+
+    /// The kcp process of `slot`, while it serves.
+    pub(super) fn process_of(&self, slot: SlotName) -> Option<u32> {
+        Some(self.slots.get(&slot)?.serving(KCP)?.identity.pid)
+    }
+
+    /// Since when the kcp of `slot` has been seen to lead.
+    pub(super) fn led_since(&self, slot: SlotName) -> Option<Instant> {
+        let leads = self.leads?;
+        (self.process_of(slot) == Some(leads.pid)).then_some(leads.since)
     }
 
     /// A look at a kcp that is no longer the one in question must not speak for its successor.

@@ -10,6 +10,7 @@ mod handover;
 mod leadership;
 mod load;
 mod owned;
+mod plan;
 mod status;
 mod tenants;
 #[cfg(test)]
@@ -107,6 +108,7 @@ pub struct Root {
     last_handover: Option<HandoverStatus>,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
+    leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
     aviary: canary::Aviary,
 }
@@ -133,6 +135,7 @@ impl Root {
             handover: None,
             last_handover: None,
             led_by: None,
+            leads: None,
             look: None,
             aviary: canary::Aviary::default(),
         }
@@ -324,7 +327,9 @@ impl Handler<Command> for Root {
             _ if !self.is_up() => {
                 Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }
-            Command::Handover => self.begin_handover(ctx),
+            Command::Handover { wish } => self.begin_handover(wish, ctx),
+            Command::PlanHandover { wish } => self.plan_handover(wish),
+            Command::HandoverHistory => self.handover_history(),
             Command::CreateTenant { name } => self.create(name),
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),

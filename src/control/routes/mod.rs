@@ -63,6 +63,8 @@ fn unexpected(reply: &Reply) -> Problem {
         Reply::Done => "done",
         Reply::Status(_) => "a status",
         Reply::Handover(_) => "a handover",
+        Reply::Plan(_) => "a plan",
+        Reply::History(_) => "a history",
     };
     Refusal::Failed(format!("the supervision tree answered with {kind}, which is not what was asked")).into()
 }
@@ -72,6 +74,8 @@ pub(super) fn router(backend: Backend) -> Router {
         .route("/v1/status", get(tree::status))
         .route("/v1/daemon", get(daemon::about))
         .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
+        .route("/v1/kcp/history", get(kcp::history))
+        .route("/v1/kcp/handover/plan", post(kcp::plan))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
@@ -88,7 +92,7 @@ pub(super) fn router(backend: Backend) -> Router {
     Router::new()
         .merge(within(deadline::READ, reads))
         .merge(within(deadline::CLUSTER, changes))
-        .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(tree::handover))))
+        .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(kcp::handover))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))
         .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
         .merge(streams)

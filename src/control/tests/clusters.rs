@@ -1,6 +1,7 @@
 //! Every route that carries a command or touches a cluster's files.
 
 use super::*;
+use berth_actors::handover::{Record, Wish};
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, HandoverStatus};
 
@@ -52,11 +53,11 @@ async fn status_and_cluster_list_show_the_tree_as_it_is() {
 async fn a_handover_that_was_rolled_back_is_told_as_it_went() {
     fn rolled_back() -> HandoverStatus {
         let outcome = HandoverOutcome::RolledBack("slot b was not ready within 120 s".to_owned());
-        HandoverStatus { from: SlotName::A, to: SlotName::B, outcome, phases: Vec::new(), drain: None }
+        HandoverStatus { outcome, ..Record::new(SlotName::A, Wish::Plain).status() }
     }
     let harness = Harness::start(|_| Ok(Reply::Handover(Box::new(rolled_back()))));
-    assert_eq!(harness.client.handover().await.unwrap(), rolled_back());
-    assert_eq!(harness.asked(), [Command::Handover]);
+    assert_eq!(harness.client.handover(Wish::Plain).await.unwrap(), rolled_back());
+    assert_eq!(harness.asked(), [Command::Handover { wish: Wish::Plain }]);
 }
 
 #[actix::test]
@@ -65,7 +66,7 @@ async fn a_refusal_of_the_tree_arrives_word_for_word() {
         Err(match command {
             Command::CreateTenant { .. } => Refusal::AlreadyExists("demo exists".to_owned()),
             Command::StartTenant { .. } => Refusal::NotFound("no cluster demo".to_owned()),
-            Command::Handover => Refusal::Conflict("a handover is under way".to_owned()),
+            Command::Handover { .. } => Refusal::Conflict("a handover is under way".to_owned()),
             Command::Down => Refusal::Failed("postgres does not stop".to_owned()),
             _ => Refusal::BadRequest("no".to_owned()),
         })
@@ -79,7 +80,10 @@ async fn a_refusal_of_the_tree_arrives_word_for_word() {
         refusal(client.act("demo", Action::Start).await),
         Refusal::NotFound("no cluster demo".to_owned())
     );
-    assert_eq!(refusal(client.handover().await), Refusal::Conflict("a handover is under way".to_owned()));
+    assert_eq!(
+        refusal(client.handover(Wish::Plain).await),
+        Refusal::Conflict("a handover is under way".to_owned())
+    );
     assert_eq!(refusal(client.down().await), Refusal::Failed("postgres does not stop".to_owned()));
     assert_eq!(refusal(client.status().await), Refusal::BadRequest("no".to_owned()));
 }
