@@ -2,6 +2,7 @@
 //!
 //! Every method is a future the actor may drop: each must be cancel-safe in the sense its doc line states.
 
+use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::handover::{Record, Side, Wish};
 use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
@@ -353,6 +354,11 @@ pub trait Estate: Send + Sync + 'static {
     async fn tenants(&self) -> Result<Recorded, String>;
     /// Writes a tenant's durable record (create, start, stop, delete). Calls take effect in their order.
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
+    /// What adopting the tenant's data would change. Its postgres runs, its Kubernetes does not.
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError>;
+    /// Makes the tenant's data its own, as agreed. Dropped or killed midway, it has happened or not: the guard's next check
+    /// finishes it.
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError>;
     /// Removes everything of a stopped tenant: files, sockets, port leases, its record.
     async fn erase_tenant(&self, name: &str) -> Result<(), String>;
 }

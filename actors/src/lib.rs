@@ -24,6 +24,7 @@
 pub mod canary;
 pub mod chain;
 pub mod child;
+pub mod data_adoption;
 mod descent;
 pub mod fake;
 pub mod front;

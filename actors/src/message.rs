@@ -1,5 +1,6 @@
 //! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
 
+use crate::data_adoption::{AdoptionPlan, Consent};
 use crate::handover::Wish;
 use crate::status::{HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use actix::Message;
@@ -47,6 +48,15 @@ pub enum Command {
     },
     /// The handovers that are over.
     HandoverHistory,
+    /// What adopting the data of a refused tenant would change; changes nothing.
+    PlanAdoption {
+        name: String,
+    },
+    /// Overrides the identity guard's refusal as planned, and tries again.
+    AdoptData {
+        name: String,
+        consent: Consent,
+    },
     /// One plain service; a daemon of clusters has none.
     Service {
         name: String,
@@ -69,6 +79,7 @@ pub enum Reply {
     Handover(Box<HandoverStatus>),
     Plan(Box<HandoverPlan>),
     History(HandoverHistory),
+    Adoption(Box<AdoptionPlan>),
 }
 
 /// Why a command was not carried out. One line, names the thing and the way out.

@@ -128,11 +128,53 @@ pub enum ChildState {
 pub struct FrontStatus {
     pub listen: Option<SocketAddr>,
     pub target: Option<FrontTarget>,
-    /// Connections that wait for a target.
+    /// Connections it has now, served or not.
+    #[serde(default)]
+    pub open: u64,
+    /// Those of them that wait for a target.
     pub parked: u64,
-    /// Connections refused: parked too long, or over the cap.
+    /// Connections refused since the daemon started, for whatever reason.
     pub refused: u64,
+    #[serde(default)]
+    pub refused_by: Refused,
+    /// Clients that left by themselves while they were parked.
+    #[serde(default)]
+    pub left: u64,
+    /// What it admits at one time.
+    #[serde(default)]
+    pub limits: FrontLimits,
     pub per_slot: Vec<SlotTraffic>,
+}
+
+/// How many connections the front refused for which reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Their source address had as many as one may have.
+    pub peer_cap: u64,
+    /// The front had as many as it may have, and none ended for as long as a client may wait.
+    pub total_cap: u64,
+    /// No slot served, and as many as may wait were waiting.
+    pub parked_cap: u64,
+    /// No slot accepted them in time.
+    pub parked_too_long: u64,
+    /// The daemon was short of open files.
+    pub descriptors: u64,
+}
+
+impl Refused {
+    pub fn total(&self) -> u64 {
+        let Self { peer_cap, total_cap, parked_cap, parked_too_long, descriptors } = self;
+        peer_cap + total_cap + parked_cap + parked_too_long + descriptors
+    }
+}
+
+/// Connections at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontLimits {
+    pub connections: u64,
+    /// Of one source address.
+    pub per_peer: u64,
+    pub parked: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +191,17 @@ pub struct SlotTraffic {
     /// Bytes from clients to the slot, and from the slot to clients.
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Connections that the drain under way still has to end.
+    #[serde(default)]
+    pub draining: u64,
+    /// What the latest drain did; of one under way, what it has done so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_drain: Option<DrainReport>,
+    /// Drains since the daemon started, and what all of them did together.
+    #[serde(default)]
+    pub drains: u64,
+    #[serde(default)]
+    pub drained: DrainReport,
 }
 
 /// A handover, phase by phase.

@@ -43,12 +43,24 @@ pub(super) fn front(slot: SlotName, port: u16) -> FrontStatus {
         accepted,
         bytes_in: 1_300_000,
         bytes_out: accepted * 100_000,
+        draining: 0,
+        last_drain: (slot == SlotName::B).then(|| DrainReport {
+            idle: 4,
+            took_ms: 2001,
+            ..DrainReport::default()
+        }),
+        drains: 0,
+        drained: DrainReport::default(),
     };
     FrontStatus {
         listen: Some(([127, 0, 0, 1], 6443).into()),
         target: Some(FrontTarget { slot, address: ([127, 0, 0, 1], port).into() }),
+        open: 3,
         parked: 0,
         refused: 0,
+        refused_by: Refused::default(),
+        left: 0,
+        limits: FrontLimits { connections: 10_000, per_peer: 7500, parked: 5000 },
         per_slot: vec![traffic(SlotName::A, 3, 120), traffic(SlotName::B, 0, 0)],
     }
 }
@@ -130,6 +142,11 @@ pub(super) fn troubled() -> TreeStatus {
         ],
     );
     status.front.parked = 2;
+    status.front.refused_by = Refused { peer_cap: 5, parked_too_long: 2, ..Refused::default() };
+    status.front.refused = status.front.refused_by.total();
+    status.front.left = 1;
+    let slot = &mut status.front.per_slot[0];
+    (slot.draining, slot.last_drain) = (3, Some(DrainReport { held: 2, ..DrainReport::default() }));
     status.handover = Some(HandoverStatus {
         drain: Some(DrainReport { held: 5, idle: 1, self_closed: 8, forced: 0, raced: 0, took_ms: 2100 }),
         ..handover(

@@ -6,6 +6,7 @@ use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
+use crate::front::FrontConfig;
 use crate::kcp;
 use crate::layout::Layout;
 use crate::logs::Limits;
@@ -88,6 +89,8 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         account: None,
         kcp: true,
         front_listen: dev.front,
+        front: FrontConfig::default(),
+        metrics_listen: None,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
         canary: cadence(kcp::defaults::CANARY_INTERVAL, kcp::defaults::CANARY_DEADLINE),

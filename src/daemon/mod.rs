@@ -21,8 +21,8 @@ use crate::control::daemon::Upgrade;
 use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
-use crate::front::{Front, FrontConfig};
-use crate::kcp::{GoawayChance, HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::front::{Descriptors, Front, FrontConfig, Misfit};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
@@ -32,7 +32,7 @@ use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
-use berth_actors::message::{Command, Refusal};
+use berth_actors::message::{Command, Refusal, TreeEvent};
 use berth_actors::root::{IsUp, Kcp, Root, WhenDown, World};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::ffi::OsString;
@@ -43,6 +43,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -103,8 +104,9 @@ impl Daemon {
         let hosted = layout.clone();
         let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
-        let front =
-            settings.kcp.then(|| bind_front(settings.front_listen, settings.goaway_chance)).transpose()?;
+        let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
+        caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
+        let front = settings.kcp.then(|| bind_front(settings.front_listen, caps)).transpose()?;
         if let Some(front) = &front {
             succession::deposit(front);
         }
@@ -123,6 +125,9 @@ impl Daemon {
         };
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let (events, received) = broadcast::channel(EVENT_LAG);
+        if let Some(front) = &front {
+            actix_rt::spawn(tell_of_front(misfit, front.refusals(), events.clone()));
+        }
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let estate =
@@ -311,9 +316,6 @@ async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonEr
     Err(DaemonError::Interrupted)
 }
 
-/// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
-const OWN_DESCRIPTORS: u64 = 1024;
-
 /// Raises the limit of open files as far as it goes: each child costs one.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
@@ -323,11 +325,28 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// How many connections the front may have, two files each.
-fn connections_within_limit() -> usize {
-    raise_descriptor_limit();
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
+/// What the front has to say for itself, as events.
+async fn tell_of_front(
+    misfit: Option<Misfit>,
+    mut refusals: broadcast::Receiver<String>,
+    events: broadcast::Sender<TreeEvent>,
+) {
+    let tell = |what: String| {
+        // Nobody watches the events just now.
+        let _ = events.send(TreeEvent { subject: "front".to_owned(), what });
+    };
+    if let Some(misfit) = misfit {
+        tracing::warn!("{misfit}");
+        tell(misfit.to_string());
+    }
+    loop {
+        match refusals.recv().await {
+            Ok(line) => tell(line),
+            // The next line counts for those that were missed.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
 }
 
 /// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them, else `default`.
@@ -344,10 +363,7 @@ pub(crate) fn log_to_stderr(default: &str) {
 }
 
 /// The socket an earlier daemon left, or a new one.
-fn bind_front(listen: SocketAddr, goaway_chance: GoawayChance) -> Result<Front, DaemonError> {
-    let mut config = FrontConfig::default();
-    config.drain.h2_moves_itself = !goaway_chance.is_never();
-    config.max_connections = config.max_connections.min(connections_within_limit());
+fn bind_front(listen: SocketAddr, config: FrontConfig) -> Result<Front, DaemonError> {
     if let Some(listener) = succession::inherited(listen) {
         return Front::from_listener(listener, config).map_err(DaemonError::Front);
     }

@@ -3,6 +3,7 @@
 use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
+use crate::front::FrontConfig;
 use crate::kcp::{GoawayChance, SlotPorts};
 use crate::layout::Layout;
 use crate::logs::Limits;
@@ -23,6 +24,10 @@ pub struct Settings {
     pub account: Option<config::Account>,
     pub kcp: bool,
     pub front_listen: SocketAddr,
+    /// How many clients the front admits, before the limit of open files has its say.
+    pub front: FrontConfig,
+    /// Where metrics are served besides the control socket.
+    pub metrics_listen: Option<SocketAddr>,
     /// How long a handover's drain may take.
     pub drain_limit: Duration,
     /// kcp's `--shutdown-delay-duration`.

@@ -1,12 +1,19 @@
 //! The accept loop: a permit first, then a client, then a task of its own for it. It never reads or dials.
 
+use super::peers::{Peer, Seat};
+use super::refusals::Refusal;
 use super::session;
 use super::shared::Shared;
+use futures::FutureExt;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::unconstrained;
+use tokio::time::timeout;
 
 /// Pause after the host ran out of something: long enough for a connection to end, short against a client's patience.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -18,14 +25,22 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut trouble = Trouble::default();
     loop {
         // Before accept, so that a client over the cap waits in the kernel and costs no descriptor.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((client, _)) => {
+        let Some(permit) = permit(&permits, &listener, &shared).await else { return };
+        let accepted = match listener.accept().await {
+            Ok((client, from)) => match admit(&client, from, &shared) {
+                Ok(seat) => Ok((client, seat)),
+                Err(Refusal::Descriptors) => Err(rustix::io::Errno::MFILE.into()),
+                Err(_) => continue,
+            },
+            Err(error) => Err(error),
+        };
+        match accepted {
+            Ok((client, seat)) => {
                 trouble = Trouble::default();
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     session::serve(client, &shared).await;
-                    drop(permit);
+                    drop((seat, permit));
                 });
             }
             Err(error) => match trouble.pause_after(&error) {
@@ -37,6 +52,46 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             },
         }
     }
+}
+
+/// A place below the total cap. Where none was given back for as long as a client may wait, whoever is in the kernel's queue
+/// is turned away: it would wait without end, and the queue would stay full of clients that have left.
+async fn permit(
+    permits: &Arc<Semaphore>,
+    listener: &TcpListener,
+    shared: &Shared,
+) -> Option<OwnedSemaphorePermit> {
+    if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+        return Some(permit);
+    }
+    loop {
+        // Cancel-safe: a permit that was not returned stays where it is.
+        match timeout(shared.config.park_limit, Arc::clone(permits).acquire_owned()).await {
+            Ok(permit) => return permit.ok(),
+            Err(_) => turn_away(listener, shared),
+        }
+    }
+}
+
+fn turn_away(listener: &TcpListener, shared: &Shared) {
+    for _ in 0..shared.config.backlog {
+        match unconstrained(listener.accept()).now_or_never() {
+            Some(Ok(_closed)) => shared.refusals.count(Refusal::TotalCap),
+            Some(Err(error)) if !is_exhaustion(&error) => (),
+            Some(Err(_)) | None => return,
+        }
+    }
+}
+
+/// Whether the client may stay. A refused one is closed with nothing read.
+fn admit(client: &TcpStream, from: SocketAddr, shared: &Shared) -> Result<Seat, Refusal> {
+    let peer = Peer::from(from.ip());
+    let seat = if client.as_raw_fd() >= shared.config.descriptor_line {
+        Err(Refusal::Descriptors)
+    } else {
+        shared.peers.seat(peer).ok_or(Refusal::PeerCap(peer))
+    };
+    seat.inspect_err(|refusal| shared.refusals.count(*refusal))
 }
 
 /// Failures of accept(2) in a row.

@@ -1,5 +1,6 @@
 //! Every number of the front in one place, each with its reason. The daemon's configuration overrides some; tests most.
 
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How the front accepts, dials and relays.
@@ -8,9 +9,15 @@ pub struct FrontConfig {
     /// Worker threads of the front's own runtime. Two: one busy with a large answer leaves one for everyone else, and
     /// a thread relays more than a kcp can produce.
     pub threads: usize,
-    /// Connections at one time. Above it nothing is accepted; clients wait in the kernel's backlog. Each costs two file
-    /// descriptors, so the process limit must be at least twice this.
+    /// Connections at one time, two file descriptors each. Above it nothing is accepted: clients wait in the kernel's queue,
+    /// and are turned away once no connection has ended for `park_limit`. Ten thousand is more clients than one kcp serves.
     pub max_connections: usize,
+    /// The same of one source address ([`FrontConfig::share_of_one_peer`]). A peer above it is refused, and nobody else.
+    pub max_per_peer: usize,
+    /// Clients that may wait for a slot at one time ([`FrontConfig::share_of_parked`]). One more is refused at once.
+    pub max_parked: usize,
+    /// A client whose descriptor has this number or a higher one is refused: what is left is the daemon's own.
+    pub descriptor_line: RawFd,
     /// Length of the kernel's accept queue: a burst of reconnects after a cut fits; the kernel trims it to somaxconn.
     pub backlog: u32,
     /// How long a client may wait for a target that accepts. A restarted slot is back in 5 to 20 s; Go clients give up
@@ -71,11 +78,29 @@ pub struct DrainConfig {
     pub h2_moves_itself: bool,
 }
 
+impl FrontConfig {
+    pub const MAX_CONNECTIONS: usize = 10_000;
+
+    /// Three quarters of all. Most clients of a host's front are local or come through one load balancer, and share one
+    /// address: a small share would refuse ordinary days. It only keeps room for whoever has another address.
+    pub const fn share_of_one_peer(max_connections: usize) -> usize {
+        max_connections - max_connections / 4
+    }
+
+    /// Half of all. It has to hold every client that a restarted slot lost, and still leave room to those who are served.
+    pub const fn share_of_parked(max_connections: usize) -> usize {
+        max_connections - max_connections / 2
+    }
+}
+
 impl Default for FrontConfig {
     fn default() -> Self {
         Self {
             threads: 2,
-            max_connections: 10_000,
+            max_connections: Self::MAX_CONNECTIONS,
+            max_per_peer: Self::share_of_one_peer(Self::MAX_CONNECTIONS),
+            max_parked: Self::share_of_parked(Self::MAX_CONNECTIONS),
+            descriptor_line: RawFd::MAX,
             backlog: 4096,
             park_limit: Duration::from_secs(30),
             dial_deadline: Duration::from_secs(3),

@@ -4,13 +4,14 @@
 //! ```text
 //! accept ──▶ session ──▶ target (dial, park) ──▶ relay ◀── order ── slots ◀── Front::drain
 //!   permit     one task      watch: Target         │ flow x 2 over wire       counts, report
-//!                              ▲                   └ tls, hello ─▶ hold (pure step), pace
+//!   peers ─▶ refusals          ▲                   └ tls, hello ─▶ hold (pure step), pace
 //!                       Front::retarget
 //! ```
 //! It has threads and a runtime of its own: traffic never slows the actors' arbiter, and a slow arbiter slows no traffic.
 
 mod accept;
 mod config;
+mod descriptors;
 mod error;
 mod flow;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -18,6 +19,8 @@ pub(crate) mod fuzz;
 mod hello;
 mod hold;
 mod pace;
+mod peers;
+mod refusals;
 mod relay;
 mod session;
 mod shared;
@@ -30,6 +33,7 @@ mod wire;
 mod tests;
 
 pub use config::{DrainConfig, FrontConfig, Keepalive};
+pub use descriptors::{Descriptors, Misfit};
 pub use error::FrontError;
 
 use async_trait::async_trait;
@@ -42,6 +46,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 /// The running front; clones are the same one. When the last is dropped it is closed.
@@ -107,6 +112,11 @@ impl Front {
     pub fn listener(&self) -> io::Result<Option<TcpListener>> {
         let running = self.engine.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.as_ref().map(|running| running.listener.try_clone()).transpose()
+    }
+
+    /// One line for each bout of refusals, as `berth events` shows them.
+    pub fn refusals(&self) -> broadcast::Receiver<String> {
+        self.engine.shared.refusals.lines()
     }
 
     /// Accepts nobody any more and ends every connection by the hold-back rule, within `limit`. Whoever connects from now on

@@ -1,11 +1,11 @@
 //! The life of one accepted client: tuned, given a server, relayed, counted. One task each, started by the accept loop.
 
+use super::refusals::Refusal;
 use super::relay::{self, Connection};
 use super::shared::Shared;
 use super::target::{self, Found, Unserved};
 use super::wire;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -20,10 +20,13 @@ pub(super) async fn serve(client: TcpStream, shared: &Shared) {
             let connection = Connection::new(client, server, early, traffic, config, Instant::now());
             member.ending = relay::relay(connection, &mut member.orders).await;
         }
-        Err(refusal) => {
-            if matches!(refusal, Unserved::ParkedTooLong(_)) {
-                shared.refused.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(error = %refusal, "a client was refused");
+        Err(unserved) => {
+            tracing::debug!(%unserved, "a client was not served");
+            match unserved {
+                Unserved::ParkedTooLong(_) => shared.refusals.count(Refusal::ParkedTooLong),
+                Unserved::ClientLeft => shared.refusals.count_left(),
+                // Closed as it is: a flood that is read away would hold its places for as long.
+                Unserved::ParkedCap(_) => return shared.refusals.count(Refusal::ParkedCap),
             }
             wire::dismiss(client, shared.config.linger).await;
         }

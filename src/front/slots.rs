@@ -54,6 +54,11 @@ struct Members {
     epoch: u64,
     draining: u64,
     report: DrainReport,
+    /// When the latest drain was ordered; `None` before the first.
+    drain_since: Option<Instant>,
+    drains: u64,
+    /// All drains together.
+    drained: DrainReport,
 }
 
 /// A connection's place among its slot's. Leaves when dropped.
@@ -95,6 +100,8 @@ impl Slot {
             members.epoch += 1;
             members.draining = members.open;
             members.report = DrainReport::default();
+            members.drain_since = Some(Instant::now());
+            members.drains += 1;
             let pace = Arc::new(Pace::new(pace, limit, members.open));
             self.orders.send_replace(Some(Order { limit, pace }));
         });
@@ -110,8 +117,7 @@ impl Slot {
         if !all_ended {
             tracing::warn!(slot = %self.name, left = members.draining, "connections outlived their drain");
         }
-        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        DrainReport { took_ms, ..members.report }
+        DrainReport { took_ms: milliseconds(began.elapsed()), ..members.report }
     }
 
     pub(super) fn status(&self) -> SlotTraffic {
@@ -122,8 +128,28 @@ impl Slot {
             accepted: members.accepted,
             bytes_in: self.traffic.from_clients.load(Ordering::Relaxed),
             bytes_out: self.traffic.from_slot.load(Ordering::Relaxed),
+            draining: members.draining,
+            last_drain: members.drain_since.map(|_| members.report),
+            drains: members.drains,
+            drained: members.drained,
         }
     }
+}
+
+impl Members {
+    fn count_drained(&mut self, ending: Ending) {
+        self.draining -= 1;
+        self.report.count(ending);
+        self.drained.count(ending);
+        if let (0, Some(since)) = (self.draining, self.drain_since) {
+            self.report.took_ms = milliseconds(since.elapsed());
+            self.drained.took_ms += self.report.took_ms;
+        }
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Member {
@@ -137,8 +163,7 @@ impl Drop for Member {
         self.slot.members.send_modify(|members| {
             members.open -= 1;
             if self.epoch < members.epoch {
-                members.draining -= 1;
-                members.report.count(self.ending);
+                members.count_drained(self.ending);
             }
         });
     }

@@ -425,6 +425,11 @@ impl FakeGuard {
         }
     }
 
+    /// Why it refuses, if it does.
+    pub fn verdict(&self) -> Option<String> {
+        self.verdict.lock().ok()?.as_ref().map(ToString::to_string)
+    }
+
     /// Its hold is lost, if anybody waits for that.
     pub fn lose(&self) {
         self.losses.notify_waiters();

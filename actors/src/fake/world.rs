@@ -1,8 +1,9 @@
 //! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
 
-use super::{Diary, FakeComponent, FakeHost, step};
+use super::{Diary, FakeComponent, FakeGuard, FakeHost, step};
 use crate::canary::Cadence;
 use crate::child::actor::Outside;
+use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::handover::{Record, Side, Wish};
 use crate::host::{
     Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease, NoPulse,
@@ -11,7 +12,7 @@ use crate::host::{
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
 use crate::root::{Kcp, World};
-use crate::spec::{Reaction, Step};
+use crate::spec::{Reaction, Seam, Step};
 use crate::status::{FrontStatus, FrontTarget};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ pub struct FakeWorld {
     pub diary: Diary,
     components: Arc<Mutex<BTreeMap<String, FakeComponent>>>,
     policies: Arc<Mutex<BTreeMap<String, RestartPolicy>>>,
+    guards: Arc<Mutex<BTreeMap<String, FakeGuard>>>,
     state: Arc<Mutex<State>>,
     stalled: watch::Sender<Option<String>>,
 }
@@ -64,6 +66,12 @@ impl FakeWorld {
     pub fn component(&self, id: &str) -> FakeComponent {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
         components.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// The identity guard of a tenant; made on first use.
+    pub fn guard(&self, tenant: &str) -> FakeGuard {
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.entry(tenant.to_owned()).or_default().clone()
     }
 
     /// The restart policy of `demo/kine`, where it is not the default, for daemons that start from now on.
@@ -236,7 +244,11 @@ impl Estate for FakeWorld {
     }
 
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
-        Ok(self.chain(name, &["postgres", "kine", "apiserver"]))
+        let mut steps = self.chain(name, &["postgres", "kine", "apiserver"]);
+        if let Some(apiserver) = steps.last_mut() {
+            apiserver.seam = Seam::Guarded(Arc::new(self.guard(name)));
+        }
+        Ok(steps)
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
@@ -261,6 +273,25 @@ impl Estate for FakeWorld {
         self.diary.write(format!("put {} {}", record.name, record.run));
         self.state().tenants.insert(record.name.clone(), record.clone());
         self.answer(format!("put {}", record.name)).await;
+        Ok(())
+    }
+
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.host.alive().await;
+        let refusal =
+            self.guard(name).verdict().ok_or_else(|| AdoptionError::Refused("no refusal".into()))?;
+        let digest = format!("plan of {refusal}");
+        Ok(AdoptionPlan { differs: vec![refusal], changes: vec![], beware: vec![], take_over: None, digest })
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        let plan = self.plan_adoption(name).await?;
+        if plan.digest != consent.plan {
+            return Err(AdoptionError::Refused("that is another plan".into()));
+        }
+        self.diary.write(format!("adopt {name}"));
+        self.answer(format!("adopt {name}")).await;
+        self.guard(name).set(None);
         Ok(())
     }
 

@@ -293,7 +293,9 @@ impl Handler<Command> for GroupActor {
             | Command::RetryTenant { .. }
             | Command::Handover { .. }
             | Command::PlanHandover { .. }
-            | Command::HandoverHistory => {
+            | Command::HandoverHistory
+            | Command::PlanAdoption { .. }
+            | Command::AdoptData { .. } => {
                 let text = "this daemon runs plain services: it has no clusters and no kcp".to_owned();
                 answered(Err(Refusal::BadRequest(text)))
             }

@@ -2,9 +2,11 @@
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
+//! `data_adoption` overrides a refusal of the identity guard,
 //! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
 
 mod canary;
+mod data_adoption;
 mod down;
 mod handover;
 mod leadership;
@@ -336,6 +338,8 @@ impl Handler<Command> for Root {
             Command::StopTenant { name } => self.set_run(&name, false),
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
+            Command::PlanAdoption { name } => self.plan_adoption(name),
+            Command::AdoptData { name, consent } => self.adopt_data(name, consent),
             Command::Service { name, .. } => {
                 let text = format!("there is no service {name}: this daemon runs clusters");
                 Box::pin(fut::err(Refusal::NotFound(text)))

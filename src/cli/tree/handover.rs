@@ -3,6 +3,7 @@
 use super::{Branch, Columns};
 use crate::cli::terminal::{Style, Tone, harmless};
 use crate::cli::units;
+use berth_actors::host::DrainReport;
 use berth_actors::status::{HandoverOutcome, HandoverStatus};
 
 pub(super) fn branch(handover: &HandoverStatus, columns: &Columns, style: Style) -> Branch {
@@ -22,15 +23,14 @@ pub(super) fn branch(handover: &HandoverStatus, columns: &Columns, style: Style)
         remarks.push(phases.join(", "));
     }
     if let Some(drain) = &handover.drain {
-        remarks.push(format!(
-            "drain: {} held, {} idle, {} self-closed, {} forced, {} raced in {}",
-            drain.held,
-            drain.idle,
-            drain.self_closed,
-            drain.forced,
-            drain.raced,
-            units::took(drain.took_ms)
-        ));
+        remarks.push(format!("drain: {}", drained(drain)));
     }
     Branch { line, remarks, below: Vec::new() }
+}
+
+/// What a drain did, in words.
+pub(super) fn drained(drain: &DrainReport) -> String {
+    let DrainReport { held, idle, self_closed, forced, raced, took_ms } = drain;
+    let took = units::took(*took_ms);
+    format!("{held} held, {idle} idle, {self_closed} self-closed, {forced} forced, {raced} raced in {took}")
 }

@@ -2,6 +2,7 @@
 
 mod adoption;
 mod canary;
+mod data_adoption;
 mod down;
 mod handovers;
 mod histories;
