@@ -5,6 +5,7 @@
 use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover};
 use super::{deadline, peer};
 use axum::body::Bytes;
+use berth_actors::data_adoption::{AdoptionPlan, Consent};
 use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
 use berth_actors::status::{ChainStatus, HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
@@ -113,6 +114,18 @@ impl Client {
 
     pub async fn act(&self, name: &str, action: Action) -> Result<(), ClientError> {
         self.done(Method::POST, &format!("/v1/clusters/{name}/{}", action.as_str()), deadline::CLUSTER).await
+    }
+
+    /// What adopting the data of a refused cluster would change.
+    pub async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, ClientError> {
+        self.json(Method::GET, &format!("/v1/clusters/{name}/adoption"), deadline::CLUSTER).await
+    }
+
+    /// Adopts them as planned and waits until the cluster is ready.
+    pub async fn adopt(&self, name: &str, consent: &Consent) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(consent).unwrap_or_default();
+        let path = format!("/v1/clusters/{name}/adopt");
+        self.whole(Method::POST, &path, body, deadline::CLUSTER).await.map(drop)
     }
 
     /// Tries a chain again that gave up, was refused or is done; kcp's own as well.

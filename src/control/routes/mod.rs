@@ -65,6 +65,7 @@ fn unexpected(reply: &Reply) -> Problem {
         Reply::Handover(_) => "a handover",
         Reply::Plan(_) => "a plan",
         Reply::History(_) => "a history",
+        Reply::Adoption(_) => "the plan of an adoption",
     };
     Refusal::Failed(format!("the supervision tree answered with {kind}, which is not what was asked")).into()
 }
@@ -83,6 +84,8 @@ pub(super) fn router(backend: Backend) -> Router {
     let changes = Router::new()
         .route("/v1/clusters", post(clusters::create))
         .route("/v1/clusters/{cluster}", axum::routing::delete(clusters::delete))
+        .route("/v1/clusters/{cluster}/adoption", get(clusters::plan_adoption))
+        .route("/v1/clusters/{cluster}/adopt", post(clusters::adopt))
         .route("/v1/clusters/{cluster}/{action}", post(clusters::act))
         .route("/v1/chains/{chain}/retry", post(tree::retry))
         .route("/v1/services/{service}/{action}", post(services::act));
