@@ -21,6 +21,22 @@ pub struct TreeStatus {
     pub handover: Option<HandoverStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upkeep: Option<Upkeep>,
+}
+
+/// Which kcp runs, and what an operator has to see to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upkeep {
+    /// What an upgrade put over the configuration: version and file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_kcp: Option<String>,
+    /// The newest that ever bootstrapped the store, as it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_kcp: Option<String>,
+    /// What ends soon, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// Whether the serving slot's watches are alive, as far as the latest write of the canary shows.

@@ -122,6 +122,7 @@ pub(super) fn healthy() -> TreeStatus {
             landed_ago_ms: Some(21_000),
             interval_ms: 60_000,
         }),
+        upkeep: None,
     }
 }
 

@@ -3,10 +3,11 @@
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
 use super::{terminal, units};
-use crate::control::Client;
+use crate::control::api::NewKcp;
+use crate::control::{Client, ClientError};
 use crate::files::write_atomic;
 use berth_actors::handover::Wish;
-use berth_actors::status::HandoverOutcome;
+use berth_actors::status::{HandoverOutcome, HandoverStatus};
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -14,6 +15,24 @@ use std::path::PathBuf;
 pub enum KcpVerb {
     /// Move kcp to the other slot without losing a client's request
     Handover,
+    /// Move kcp to the other slot with another kcp in it
+    Upgrade {
+        /// Of the asset store: v0.33.0, or as the program calls itself
+        #[arg(long, value_name = "VERSION", required_unless_present = "path", conflicts_with = "path")]
+        version: Option<String>,
+        /// The program
+        #[arg(long, value_name = "FILE")]
+        path: Option<PathBuf>,
+        /// Also when a newer one has bootstrapped the store, or when that cannot be told
+        #[arg(long)]
+        allow_downgrade: bool,
+    },
+    /// Renew kcp's certificate, by moving it to the other slot
+    RotateCerts {
+        /// Also when no client's kubeconfig can trust the new certificate yet
+        #[arg(long)]
+        now: bool,
+    },
     /// Print the kubeconfig that kcp's clients use, through the front
     Kubeconfig {
         /// Write it to this file (mode 0600) instead
@@ -24,7 +43,12 @@ pub enum KcpVerb {
 
 pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError> {
     match verb {
-        KcpVerb::Handover => handover(client).await,
+        KcpVerb::Handover => shown(client, client.handover(Wish::Plain)).await,
+        KcpVerb::Upgrade { version, path, allow_downgrade } => {
+            let path = path.map(std::path::absolute).transpose()?;
+            shown(client, client.upgrade_kcp(&NewKcp { version, path, allow_downgrade })).await
+        }
+        KcpVerb::RotateCerts { now } => shown(client, client.rotate_certificates(now)).await,
         KcpVerb::Kubeconfig { output } => {
             let kubeconfig = client.kcp_kubeconfig().await?;
             match output {
@@ -36,10 +60,13 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
     }
 }
 
-async fn handover(client: &Client) -> Result<Exit, CliError> {
+/// Shows the tree on standard error while a handover goes on, and says how it ended.
+async fn shown(
+    client: &Client,
+    handover: impl Future<Output = Result<HandoverStatus, ClientError>>,
+) -> Result<Exit, CliError> {
     let mut live = Live::new(Output::Stderr).since(&client.status().await?);
-    let handover =
-        live.during(client.handover(Wish::Plain), || async { client.status().await.ok() }).await??;
+    let handover = live.during(handover, || async { client.status().await.ok() }).await??;
     let took = units::took(handover.phases.iter().map(|phase| phase.took_ms).sum());
     match handover.outcome {
         HandoverOutcome::Done => {

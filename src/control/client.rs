@@ -2,7 +2,7 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover};
+use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover, NewKcp, Rotation};
 use super::{deadline, peer};
 use axum::body::Bytes;
 use berth_actors::data_adoption::{AdoptionPlan, Consent};
@@ -97,6 +97,16 @@ impl Client {
 
     pub async fn handovers(&self) -> Result<HandoverHistory, ClientError> {
         self.json(Method::GET, "/v1/kcp/history", deadline::READ).await
+    }
+
+    /// Moves kcp to the other slot, with another program in it.
+    pub async fn upgrade_kcp(&self, wanted: &NewKcp) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/upgrade", wanted, deadline::HANDOVER).await
+    }
+
+    /// Moves kcp to the other slot, with a new certificate.
+    pub async fn rotate_certificates(&self, now: bool) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/rotate-certs", &Rotation { now }, deadline::HANDOVER).await
     }
 
     pub async fn clusters(&self) -> Result<Vec<ChainStatus>, ClientError> {

@@ -33,6 +33,16 @@ pub const CANARY_DEADLINE: Duration = Duration::from_secs(10);
 /// unnoticed since the one before.
 pub const CANARY_INTERVAL: Duration = Duration::from_secs(60);
 
+/// How long before its end a certificate is spoken of: enough for a change of hands, a holiday and a second try.
+pub const EXPIRY_NOTICE: Duration = Duration::from_hours(30 * 24);
+
+/// How often an event says so again.
+pub const EXPIRY_TOLD_EVERY: Duration = Duration::from_hours(24);
+
+/// An API server makes a certificate for its connections to itself when it starts, for a year, and never another: after that
+/// its own controllers cannot reach it.
+pub const LOOPBACK_LIFETIME: Duration = Duration::from_hours(365 * 24);
+
 /// Audit log per slot: 100 MB times the live file and three old ones bound it.
 pub const AUDIT_MEGABYTES: u32 = 100;
 pub const AUDIT_BACKUPS: u32 = 3;

@@ -9,6 +9,7 @@
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
 pub mod api;
+mod authority;
 mod canary;
 pub mod defaults;
 mod election;
@@ -23,12 +24,18 @@ mod paths;
 mod pulse;
 mod ready;
 mod readyz;
+mod release;
+pub mod releases;
+mod renewal;
 mod session;
 pub mod shared;
 pub mod slot;
 pub mod stand_in;
 mod start_log;
 pub mod steps;
+mod trust;
+pub mod upgrade;
+pub mod upkeep;
 mod version;
 mod watch;
 
@@ -40,10 +47,12 @@ mod test_server;
 pub use api::KcpClient;
 pub use goaway::GoawayChance;
 pub use journal::HandoverFile;
+pub use releases::Releases;
 pub use slot::Kcp;
 pub use steps::slot_steps;
 
 use crate::components::Program;
+use crate::kcp::renewal::Places;
 use crate::layout::Layout;
 use berth_actors::identity::SlotName;
 use berth_actors::spec::User;
@@ -53,6 +62,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 impl KcpConfig {
+    /// What `slot` runs, or would if it were started now: an upgrade goes over the configuration.
+    pub fn program_of(&self, slot: SlotName) -> Program {
+        self.releases.of(slot).map_or_else(|| self.program.clone(), |chosen| chosen.program())
+    }
+
+    /// Ends what a daemon left in the middle of a certificate's renewal. Blocking; before anything is adopted.
+    pub fn recover(&self) -> Result<(), String> {
+        Places::new(&self.layout).recover().map_err(|error| error.to_string())
+    }
+
     /// What consumers reach kcp with.
     pub fn consumer_kubeconfig(&self) -> PathBuf {
         self.layout.kcp().join(material::KUBECONFIG)
@@ -80,7 +99,9 @@ impl SlotPorts {
 #[derive(Debug, Clone)]
 pub struct KcpConfig {
     pub layout: Layout,
+    /// The configured one; see [`Self::program_of`].
     pub program: Program,
+    pub releases: Releases,
     /// The API server a stand-in for kcp serves through; the real kcp never learns of it.
     pub kube_apiserver: PathBuf,
     /// How a stand-in is told to misbehave: see [`stand_in`].

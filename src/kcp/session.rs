@@ -57,7 +57,7 @@ pub(crate) struct Reply {
 
 impl Session {
     pub(crate) fn new(set: &Material, address: SocketAddr) -> Result<Self, HttpsError> {
-        Ok(Self { https: Https::new(set.certificate(), None)?, bearer: set.token().bearer(), address })
+        Ok(Self { https: Https::new(set.trusted(), None)?, bearer: set.token().bearer(), address })
     }
 
     /// `path` begins with the logical cluster. Cancel-safe.

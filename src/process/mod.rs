@@ -45,7 +45,7 @@ pub mod tool;
 mod unrecorded;
 
 pub use host::ProcessHost;
-pub use identity::{is_alive, of as identity_of};
+pub use identity::{age_of, is_alive, of as identity_of};
 pub(crate) use raw::watch;
 
 #[cfg(test)]

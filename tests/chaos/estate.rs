@@ -5,7 +5,7 @@ use super::line::{Place, ask};
 use async_trait::async_trait;
 use berth::components::{Components, Program};
 use berth::estate::HostEstate;
-use berth::kcp::KcpConfig;
+use berth::kcp::{KcpConfig, Releases};
 use berth::layout::Layout;
 use berth::policy::Policies;
 use berth::tenant::Accounts;
@@ -54,6 +54,7 @@ impl StandIns {
             front_port: 0,
             shutdown_delay: Duration::ZERO,
             ports: None,
+            releases: Releases::open(layout).unwrap_or_else(|reason| panic!("{reason}")),
             goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };

@@ -49,6 +49,7 @@ impl Root {
                 services,
                 handover,
                 canary,
+                upkeep: None,
             })))
         })
     }
