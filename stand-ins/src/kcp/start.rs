@@ -199,6 +199,7 @@ fn state(
         lease_retry: knobs.lease_retry,
         half_close: knobs.half_close,
         hung,
+        silent_watches: knobs.silent_watches.clone(),
         progress: watch::Sender::new(Progress::Serving),
         ending: watch::Sender::new(Ending::No),
     }))

@@ -3,6 +3,7 @@
 use super::health::{Progress, Vitals};
 use super::material::Tokens;
 use super::upstream::Upstream;
+use std::path::PathBuf;
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -28,6 +29,8 @@ pub(super) struct State {
     pub lease_retry: Duration,
     pub half_close: bool,
     pub hung: bool,
+    /// While there is such a file, no watch shows an event.
+    pub silent_watches: Option<PathBuf>,
     pub progress: watch::Sender<Progress>,
     pub ending: watch::Sender<Ending>,
 }

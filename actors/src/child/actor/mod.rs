@@ -102,7 +102,7 @@ pub struct ChildActor {
 
 impl ChildActor {
     pub fn new(id: ComponentId, index: usize, step: Step, parent: Recipient<News>, outside: Outside) -> Self {
-        let discovers = step.blueprint.listens() == Listens::OneTcp;
+        let discovers = step.blueprint.listens() != Listens::No;
         let machine =
             Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
         let state = (machine.state(), Instant::now());
