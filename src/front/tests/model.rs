@@ -173,7 +173,7 @@ impl Model {
             Op::Drain => {
                 self.drained_at.get_or_insert(self.now);
                 let pace = Arc::new(Pace::new(self.config.drain.pace, LIMIT, 1));
-                self.connection.drain(&Order { limit: LIMIT, pace }, self.now);
+                self.connection.drain(&Order { limit: LIMIT, pace, usual_answer: Duration::ZERO }, self.now);
             }
             Op::Pass(ms) => return self.pass(Duration::from_millis(ms)),
         }
