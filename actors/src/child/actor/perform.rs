@@ -312,7 +312,6 @@ impl ChildActor {
         ctx.spawn(read.into_actor(self).map(move |tail, actor, _| {
             if actor.machine.attempt() == attempt {
                 actor.log_tail = tail;
-                actor.show();
             }
         }));
     }
