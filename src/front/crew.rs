@@ -40,6 +40,7 @@ impl Crew {
     /// Gives a client and its server to the worker that has least to do.
     pub(super) fn relay(&self, joined: Joined) {
         if let Some(idlest) = self.inboxes.iter().min_by_key(|inbox| inbox.load()) {
+            idlest.add_load();
             idlest.send(Errand::Relay(Box::new(joined)));
         }
     }
