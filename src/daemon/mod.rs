@@ -26,6 +26,7 @@ use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
+use crate::process;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
@@ -254,6 +255,7 @@ impl Daemon {
 
 /// Runs a daemon's life on the one arbiter every actor shares.
 pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    process::share_one_heap();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
         Ok(runtime) => runtime,

@@ -46,7 +46,7 @@ mod unrecorded;
 
 pub use host::ProcessHost;
 pub use identity::{is_alive, of as identity_of};
-pub(crate) use raw::watch;
+pub(crate) use raw::{share_one_heap, watch};
 
 #[cfg(test)]
 mod tests;
