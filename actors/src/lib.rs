@@ -23,6 +23,8 @@
 
 pub mod chain;
 pub mod child;
+pub mod data_adoption;
+mod descent;
 pub mod fake;
 pub mod front;
 pub mod group;
@@ -34,4 +36,5 @@ pub mod policy;
 pub mod root;
 pub mod spec;
 pub mod status;
+mod strays;
 pub mod supervisor;

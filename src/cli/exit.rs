@@ -28,7 +28,7 @@ pub enum Exit {
 
 pub(super) const HELP: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 no daemon, 4 not found, \
                                5 refused (it exists already, or not now), 6 not ready (status --check), \
-                               7 stopped, but for what cannot be ended (up, dev)";
+                               7 stopped, but for what cannot be ended (up, dev, supervise)";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -1,6 +1,7 @@
 //! A [`TreeStatus`] as a tree of text: what runs, since when, what it waits for, why it failed. Pure; `status`, `live` and
 //! the cluster commands print what it returns.
 
+mod front;
 mod handover;
 mod rows;
 #[cfg(test)]
@@ -8,9 +9,8 @@ mod tests;
 
 use super::health::{active_slot, is_ready};
 use super::terminal::{Style, Tone, harmless};
-use super::{units, words};
-use berth_actors::identity::SlotName;
-use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, SlotTraffic, TreeStatus};
+use super::words;
+use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, TreeStatus};
 use rows::Columns;
 use std::fmt::Write;
 
@@ -22,12 +22,6 @@ struct Branch {
     below: Vec<Branch>,
 }
 
-impl Branch {
-    fn leaf(line: String) -> Self {
-        Self { line, ..Self::default() }
-    }
-}
-
 /// The whole tree, each line ended by a newline.
 pub fn render(status: &TreeStatus, style: Style) -> String {
     let chains: Vec<_> = status.store.iter().chain(&status.slots).chain(&status.tenants).collect();
@@ -35,7 +29,8 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
     let columns = Columns::of(&chains.into_iter().chain(&services).collect::<Vec<_>>());
     let mut below = Vec::new();
     if status.front != FrontStatus::default() {
-        below.push(front(&status.front, &columns, style));
+        let told = status.handover.as_ref().is_some_and(|handover| handover.drain.is_some());
+        below.push(front::branch(&status.front, told, &columns, style));
     }
     for chain in status.store.iter().chain(&status.slots) {
         let active = active_slot(status).is_some_and(|active| active.name == chain.name);
@@ -48,7 +43,8 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
         rows::branch(&service.children[0], troubled, &columns, style)
     }));
     let line = format!("{}  {}", style.paint(Tone::Strong, "berth"), summary(status));
-    draw(&Branch { line, remarks: Vec::new(), below }, style)
+    let remarks = status.strays.iter().map(|stray| harmless(stray)).collect();
+    draw(&Branch { line, remarks, below }, style)
 }
 
 /// One chain by itself.
@@ -104,41 +100,6 @@ fn branch(chain: &ChainStatus, active: bool, columns: &Columns, style: Style) ->
         _ => chain.children.iter().map(|child| rows::branch(child, troubled, columns, style)).collect(),
     };
     Branch { line, remarks: Vec::new(), below }
-}
-
-fn front(front: &FrontStatus, columns: &Columns, style: Style) -> Branch {
-    let mut line = columns.head("front", style);
-    match front.listen {
-        Some(listen) => _ = write!(line, "{listen}"),
-        None => line.push_str(&style.paint(Tone::Bad, "not listening")),
-    }
-    match &front.target {
-        Some(target) => _ = write!(line, " to slot {} at {}", target.slot, target.address),
-        None => line.push_str(&style.paint(Tone::Busy, ", no slot serves: connections wait")),
-    }
-    for (count, what) in [(front.parked, "parked"), (front.refused, "refused")] {
-        if count > 0 {
-            line.push_str(&style.paint(Tone::Busy, &format!(", {count} {what}")));
-        }
-    }
-    let below = front.per_slot.iter().map(|traffic| Branch::leaf(slot_traffic(traffic, columns)));
-    Branch { line, remarks: Vec::new(), below: below.collect() }
-}
-
-fn slot_traffic(traffic: &SlotTraffic, columns: &Columns) -> String {
-    let SlotTraffic { slot, open, accepted, bytes_in, bytes_out } = traffic;
-    let (bytes_in, bytes_out) = (units::bytes(*bytes_in), units::bytes(*bytes_out));
-    format!(
-        "{}{open} open, {accepted} accepted, {bytes_in} in, {bytes_out} out",
-        columns.name(slot_name(*slot))
-    )
-}
-
-fn slot_name(slot: SlotName) -> &'static str {
-    match slot {
-        SlotName::A => "slot a",
-        SlotName::B => "slot b",
-    }
 }
 
 fn draw(root: &Branch, style: Style) -> String {

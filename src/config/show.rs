@@ -1,7 +1,7 @@
 //! The effective configuration as a file that could be read again, each value with its source.
 
 use super::setting::{Setting, Source};
-use super::{ComponentsConfig, Config, TermsConfig};
+use super::{ComponentsConfig, Config, FrontConfig, TermsConfig};
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         start_concurrency,
         stop_children,
         front,
+        metrics,
         ports,
         logs,
         kcp,
@@ -31,21 +32,39 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
-        Entry { key: "user".into(), value: user.value.as_ref().map(quoted), source: &user.source },
+        optional("user", user),
         bare("start_concurrency", start_concurrency),
         bare("stop_children", stop_children),
     ];
     let mut sections = vec![
         ("".into(), top),
-        ("front".into(), vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
+        ("front".into(), of_front(front)),
+        ("metrics".into(), vec![optional("listen", &metrics.listen)]),
         ("ports".into(), vec![text("range", &ports.range)]),
         ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
-        ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
+        (
+            "kcp".into(),
+            vec![
+                bare("enabled", &kcp.enabled),
+                text("shutdown_delay", &kcp.shutdown_delay),
+                bare("goaway_chance", &kcp.goaway_chance),
+            ],
+        ),
         ("components".into(), component_paths(components)),
     ];
     sections
         .extend(supervision.0.iter().map(|terms| (format!("supervision.{}", terms.of).into(), of(terms))));
     sections
+}
+
+fn of_front(front: &FrontConfig) -> Vec<Entry<'_>> {
+    vec![
+        text("listen", &front.listen),
+        text("drain_limit", &front.drain_limit),
+        bare("max_connections", &front.max_connections),
+        bare("max_connections_per_peer", &front.max_connections_per_peer),
+        bare("max_parked", &front.max_parked),
+    ]
 }
 
 fn of(terms: &TermsConfig) -> Vec<Entry<'_>> {
@@ -91,6 +110,10 @@ fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a>
 
 fn text<T: Display>(key: impl Into<Cow<'static, str>>, setting: &Setting<T>) -> Entry<'_> {
     Entry { key: key.into(), value: Some(quoted(&setting.value)), source: &setting.source }
+}
+
+fn optional<'a, T: Display>(key: &'static str, setting: &'a Setting<Option<T>>) -> Entry<'a> {
+    Entry { key: key.into(), value: setting.value.as_ref().map(quoted), source: &setting.source }
 }
 
 fn quoted(value: impl Display) -> String {

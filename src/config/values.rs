@@ -142,6 +142,32 @@ impl From<AbsolutePath> for PathBuf {
     }
 }
 
+/// A number of connections: at least one, and no more than a process can have files open (fs.nr_open, 2^20 by default).
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct Connections(u32);
+
+impl Connections {
+    const MOST: u32 = 1 << 20;
+}
+
+impl TryFrom<u32> for Connections {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        if (1..=Self::MOST).contains(&count) {
+            return Ok(Self(count));
+        }
+        Err(format!("must be from 1 to {}", Self::MOST))
+    }
+}
+
+impl From<Connections> for usize {
+    fn from(connections: Connections) -> Self {
+        connections.0 as usize
+    }
+}
+
 /// A count of at least one.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u16")]

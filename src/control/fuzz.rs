@@ -101,7 +101,9 @@ impl Handler<Command> for Tree {
             | Command::StartTenant { name }
             | Command::StopTenant { name }
             | Command::RestartTenant { name }
-            | Command::RetryTenant { name } => {
+            | Command::RetryTenant { name }
+            | Command::PlanAdoption { name }
+            | Command::AdoptData { name, .. } => {
                 assert_eq!(names::chain(&name), Ok(name));
                 Ok(Reply::Done)
             }

@@ -5,6 +5,7 @@ use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
+use crate::front::FrontConfig;
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
@@ -86,8 +87,11 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         account: None,
         kcp: true,
         front_listen: dev.front,
+        front: FrontConfig::default(),
+        metrics_listen: None,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
+        goaway_chance: defaults::GOAWAY_CHANCE.0,
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),

@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::control::ControlError;
 use crate::files::FileError;
 use crate::front::FrontError;
+use crate::metrics::MetricsError;
 use crate::preflight::PreflightError;
 use crate::process::lock::LockError;
 use crate::process::survivors::SurvivorError;
@@ -27,6 +28,8 @@ pub enum DaemonError {
     Front(FrontError),
     #[error(transparent)]
     Control(#[from] ControlError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("become the subreaper of orphaned processes: {0}")]
@@ -63,6 +66,14 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
+    /// Why a stop was not one to the end.
+    pub(crate) fn left(self) -> Self {
+        match self {
+            Self::Refused(left) => Self::Left(left),
+            error => error,
+        }
+    }
+
     /// As a command of the command line would end.
     pub fn exit(&self) -> Exit {
         match self {

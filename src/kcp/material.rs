@@ -9,6 +9,7 @@ use crate::kcp::kubeconfig::{self, KubeconfigProblem, Token};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::rustls::sign::{CertifiedKey, SigningKey};
@@ -93,6 +94,12 @@ impl Material {
     /// Leaf and CA, PEM: what the slots serve with, and what their clients trust.
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
+    }
+
+    /// When the leaf ends.
+    pub(crate) fn expires(&self) -> Option<OffsetDateTime> {
+        let (_, pem) = x509_parser::pem::parse_x509_pem(&self.certificate).ok()?;
+        Some(pem.parse_x509().ok()?.validity().not_after.to_datetime())
     }
 
     pub fn token(&self) -> &Token {

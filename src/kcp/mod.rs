@@ -4,7 +4,7 @@
 //! ```text
 //! steps ──> slot (Blueprint) ──> shared ──> material ──> kubeconfig
 //!             └──> ready ──> readyz, start_log ──> election
-//! api (KcpApi) ──> session, canary ──> watch        journal (Journal)
+//! api (KcpApi) ──> session, canary ──> watch        journal (Journal) ──> history
 //! ```
 //! Adapters only: the supervision tree decides when any of this runs. Nothing here starts, signals or watches a process.
 
@@ -14,6 +14,8 @@ pub mod defaults;
 mod election;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod goaway;
+mod history;
 pub mod journal;
 pub mod kubeconfig;
 pub mod material;
@@ -26,6 +28,7 @@ pub mod slot;
 pub mod stand_in;
 mod start_log;
 pub mod steps;
+mod version;
 mod watch;
 
 #[cfg(test)]
@@ -34,6 +37,7 @@ mod fixture;
 mod test_server;
 
 pub use api::KcpClient;
+pub use goaway::GoawayChance;
 pub use journal::HandoverFile;
 pub use slot::Kcp;
 pub use steps::slot_steps;
@@ -58,6 +62,8 @@ pub struct KcpConfig {
     pub front_port: u16,
     /// See [`defaults::SHUTDOWN_DELAY`].
     pub shutdown_delay: Duration,
+    /// See [`defaults::GOAWAY_CHANCE`].
+    pub goaway_chance: GoawayChance,
     /// Account of the slots' processes when the daemon is root.
     pub owner: Option<User>,
 }

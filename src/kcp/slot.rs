@@ -42,9 +42,9 @@ impl Kcp {
     /// The command line after `argv[0]`. The `--shard-*` flags depend on nothing of the slot: every process, leader or not,
     /// writes them into the one Shard object.
     fn args(&self, kine: SocketAddr) -> Vec<String> {
-        let KcpConfig { front_port, shutdown_delay, .. } = &self.config;
+        let KcpConfig { front_port, shutdown_delay, goaway_chance, .. } = &self.config;
         let SlotPaths { root, audit_log, audit_policy, .. } = &self.paths;
-        vec![
+        let mut args = vec![
             "start".into(),
             format!("--etcd-servers=http://{kine}"),
             "--bind-address=127.0.0.1".into(),
@@ -59,7 +59,11 @@ impl Kcp {
             format!("--audit-policy-file={}", audit_policy.display()),
             format!("--audit-log-maxsize={}", defaults::AUDIT_MEGABYTES),
             format!("--audit-log-maxbackup={}", defaults::AUDIT_BACKUPS),
-        ]
+        ];
+        if !goaway_chance.is_never() {
+            args.push(format!("--goaway-chance={goaway_chance}"));
+        }
+        args
     }
 
     fn env(&self) -> BTreeMap<String, String> {
@@ -183,6 +187,7 @@ mod tests {
             kube_apiserver: "/opt/kube-apiserver".into(),
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
+            goaway_chance: defaults::GOAWAY_CHANCE,
             owner: None,
         }
     }
@@ -295,6 +300,18 @@ mod tests {
         let kcp = Kcp::new(config(state.path()), SlotName::A);
         let error = kcp.prepare(&Context::default(), &WaitNote::default()).await.unwrap_err();
         assert!(matches!(error, PrepareError::Retry(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn both_slots_move_http2_clients_by_themselves_where_that_is_configured() {
+        let state = tempfile::tempdir().unwrap();
+        Fixture::new().write(&state.path().join("kcp/shared"));
+        let config = KcpConfig { goaway_chance: 0.02.try_into().unwrap(), ..config(state.path()) };
+        for slot in [SlotName::A, SlotName::B] {
+            let args =
+                Kcp::new(config.clone(), slot).prepare(&context(1), &WaitNote::default()).await.unwrap().args;
+            assert_eq!(args.last().map(String::as_str), Some("--goaway-chance=0.02"));
+        }
     }
 
     #[test]

@@ -41,6 +41,7 @@ mod tests {
             stand_in_knobs: std::collections::BTreeMap::new(),
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
+            goaway_chance: defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let kine = Kcp::new(config.clone(), SlotName::A);

@@ -1,8 +1,9 @@
 //! Keeps the daemon's logs within their limits while their components write.
 //!
-//! The process host names each log it spawns into or adopts. One inotify instance watches them all, each watch good for one
-//! event: a silent component costs nothing, and any number of loud ones wake the daemon twice per [`PACE`]. Rotations run
-//! off the arbiter, one at a time. It never looks at what is written.
+//! The process host names each log it spawns into or adopts, and waits for nothing. One inotify instance watches them all,
+//! each watch good for one event: a silent component costs nothing, and any number of loud ones wake the daemon twice per
+//! [`PACE`]. Looks at logs run off the arbiter, one at a time; no lock is held over one, and one that hangs (a dead disk or
+//! network file system) is left to itself after [`PATIENCE`]. It never looks at what is written.
 
 use super::rotate::{self, RotateError};
 use super::{Limits, log::Log};
@@ -15,9 +16,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
@@ -26,6 +28,9 @@ const PACE: Duration = Duration::from_secs(5);
 /// From look to look at a log that the kernel has no watch left for (fs.inotify.max_user_watches). The exception, so it
 /// may be slow rather than busy.
 const UNWATCHED_PACE: Duration = Duration::from_secs(60);
+/// A rotation copies some MiB and waits for them to be on disk. What takes longer on a log may hang for ever, and the others
+/// shall not wait for it.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Room for a few hundred events without a name; what does not fit is read next.
 const EVENT_BUFFER: usize = 8192;
 
@@ -39,19 +44,27 @@ pub struct LogKeeper {
 struct Shared {
     limits: Limits,
     pace: Duration,
+    patience: Duration,
     /// Opened with the first log, for it needs the runtime; `None` inside when the host is out of instances.
     inotify: OnceLock<Option<AsyncFd<OwnedFd>>>,
+    /// Never held over anything that touches a file.
     logs: Mutex<Logs>,
-    /// A log joined those that have no watch.
-    unwatched: Notify,
-    /// One rotation at a time: it takes its space twice for a moment.
-    rotating: Mutex<()>,
+    /// Some log is due.
+    due: Notify,
+    #[cfg(test)]
+    gate: Mutex<Option<(PathBuf, std::sync::mpsc::Receiver<()>)>>,
 }
 
 #[derive(Debug, Default)]
 struct Logs {
     watched: HashMap<i32, PathBuf>,
     unwatched: BTreeSet<PathBuf>,
+    /// To be looked at as soon as possible.
+    due: BTreeSet<PathBuf>,
+    /// Being looked at: by the sweep of `round`, by one that hangs, or at a birth.
+    busy: HashSet<PathBuf>,
+    /// The latest sweep's number: an earlier one that goes on after all leaves the rest to it.
+    round: u64,
     /// Those whose last rotation failed, which was said.
     failing: HashSet<PathBuf>,
 }
@@ -59,13 +72,21 @@ struct Logs {
 impl LogKeeper {
     /// Keeps nothing yet.
     pub fn new(limits: Limits) -> Self {
-        Self::paced(limits, PACE)
+        Self::paced(limits, PACE, PATIENCE)
     }
 
-    pub(super) fn paced(limits: Limits, pace: Duration) -> Self {
-        let (inotify, logs) = (OnceLock::new(), Mutex::default());
-        let (unwatched, rotating) = (Notify::new(), Mutex::default());
-        Self { shared: Arc::new(Shared { limits, pace, inotify, logs, unwatched, rotating }) }
+    pub(super) fn paced(limits: Limits, pace: Duration, patience: Duration) -> Self {
+        let shared = Shared {
+            limits,
+            pace,
+            patience,
+            inotify: OnceLock::new(),
+            logs: Mutex::default(),
+            due: Notify::new(),
+            #[cfg(test)]
+            gate: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     #[cfg(test)]
@@ -82,13 +103,27 @@ impl LogKeeper {
         logs.watched.len() + logs.unwatched.len()
     }
 
-    /// Keeps `log`, which nobody writes to yet; its next writer's output begins at the returned offset. Blocking; needs a
-    /// tokio runtime.
+    /// Whether nothing is due, nor being looked at.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let logs = self.shared.logs();
+        logs.due.is_empty() && logs.busy.is_empty()
+    }
+
+    /// The next look at `log` hangs until the returned end is dropped.
+    #[cfg(test)]
+    pub(super) fn hang_at(&self, log: &Path) -> std::sync::mpsc::Sender<()> {
+        let (release, gate) = std::sync::mpsc::channel();
+        *self.shared.gate.lock().unwrap() = Some((log.to_owned(), gate));
+        release
+    }
+
+    /// Keeps `log`, which nobody writes to yet; its next writer's output begins at the returned offset. Blocking, on this log
+    /// alone; needs a tokio runtime.
     pub fn begin(&self, log: &Path) -> io::Result<u64> {
         self.open();
         self.shared.watch(log);
-        // Where a rotation goes on, be it another log's, nothing here is known to stay as it is.
-        if let Ok(_no_rotation) = self.shared.rotating.try_lock() {
+        if let Some(_claim) = self.shared.claim(log) {
             match rotate::begin(log, self.shared.limits) {
                 Ok(Some(end)) => {
                     self.shared.logs().failing.remove(log);
@@ -102,11 +137,12 @@ impl LogKeeper {
         Log::at(log).end()
     }
 
-    /// Keeps `log`, which somebody may be writing to already, and looks at it now. Again is fine. Blocking; needs a tokio
-    /// runtime.
+    /// Keeps `log`, which somebody may be writing to already, and has it looked at soon. Again is fine. Waits for no file;
+    /// needs a tokio runtime.
     pub fn keep(&self, log: &Path) {
         self.open();
-        self.shared.look(&[log.to_owned()]);
+        self.shared.logs().due.insert(log.to_owned());
+        self.shared.due.notify_one();
     }
 
     /// Begins to listen to the kernel, with the first log.
@@ -128,89 +164,145 @@ impl LogKeeper {
     }
 }
 
+/// A log that no sweep looks at until this is dropped.
+struct Claim<'a> {
+    shared: &'a Shared,
+    log: &'a Path,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut logs = self.shared.logs();
+        logs.busy.remove(self.log);
+        if logs.due.contains(self.log) {
+            self.shared.due.notify_one();
+        }
+    }
+}
+
 impl Shared {
     fn logs(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn run(self: Arc<Self>) {
-        let mut sweep = tokio::time::interval(UNWATCHED_PACE);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let unwatched: Vec<PathBuf> = self.logs().unwatched.iter().cloned().collect();
-            let due = tokio::select! {
-                written = self.written() => written,
-                _ = sweep.tick(), if !unwatched.is_empty() => unwatched,
-                () = self.unwatched.notified() => continue,
-            };
-            let shared = Arc::clone(&self);
-            off_thread(move || shared.look(&due)).await;
-        }
+    /// `None` while a sweep looks at `log`.
+    fn claim<'a>(&'a self, log: &'a Path) -> Option<Claim<'a>> {
+        self.logs().busy.insert(log.to_owned()).then(|| Claim { shared: self, log })
     }
 
-    /// Resolves some time after a kept log was written to, with all that were. Cancel-safe: a dropped call has taken nothing
-    /// from the kernel.
-    async fn written(&self) -> Vec<PathBuf> {
-        let Some(Some(inotify)) = self.inotify.get() else { return std::future::pending().await };
+    async fn run(self: Arc<Self>) {
+        let mut minute = tokio::time::interval(UNWATCHED_PACE);
+        minute.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut written = pin!(self.written());
         loop {
-            let Ok(mut ready) = inotify.readable().await else { return std::future::pending().await };
-            // All that is written meanwhile is one look's work.
-            tokio::time::sleep(self.pace).await;
-            let written = self.take_events(inotify.get_ref());
-            ready.clear_ready();
-            if !written.is_empty() {
-                return written;
+            let has_unwatched = !self.logs().unwatched.is_empty();
+            tokio::select! {
+                mut fired = &mut written => {
+                    self.take_events(fired.get_inner());
+                    fired.clear_ready();
+                    written.set(self.written());
+                }
+                _ = minute.tick(), if has_unwatched => {
+                    let mut logs = self.logs();
+                    let Logs { due, unwatched, .. } = &mut *logs;
+                    due.extend(unwatched.iter().cloned());
+                }
+                () = self.due.notified() => {}
+            }
+            let (shared, round) = (Arc::clone(&self), self.logs().round);
+            let sweep = off_thread(move || shared.sweep(round));
+            if tokio::time::timeout(self.patience, sweep).await.is_err() {
+                self.logs().round += 1;
+                self.due.notify_one();
             }
         }
     }
 
-    /// The logs whose watch has fired, and is gone with that.
-    fn take_events(&self, inotify: &OwnedFd) -> Vec<PathBuf> {
+    /// Resolves some time after a kept log was written to. Takes nothing from the kernel.
+    async fn written(&self) -> AsyncFdReadyGuard<'_, OwnedFd> {
+        let Some(Some(inotify)) = self.inotify.get() else { return std::future::pending().await };
+        let Ok(fired) = inotify.readable().await else { return std::future::pending().await };
+        // All that is written meanwhile is one look's work.
+        tokio::time::sleep(self.pace).await;
+        fired
+    }
+
+    /// The logs whose watch has fired, and is gone with that, are due.
+    fn take_events(&self, inotify: &OwnedFd) {
         let mut buffer = [MaybeUninit::uninit(); EVENT_BUFFER];
         let mut events = inotify::Reader::new(inotify, &mut buffer);
-        let mut written = Vec::new();
         let mut logs = self.logs();
+        let Logs { watched, due, .. } = &mut *logs;
         loop {
             match events.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    written.extend(logs.watched.drain().map(|(_, path)| path));
+                    due.extend(watched.drain().map(|(_, path)| path));
                 }
-                Ok(event) => written.extend(logs.watched.remove(&event.wd())),
+                Ok(event) => due.extend(watched.remove(&event.wd())),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return written,
+                Err(Errno::AGAIN) => return,
                 Err(error) => {
                     tracing::error!(%error, "events of logs cannot be read");
-                    return written;
+                    return;
                 }
             }
         }
     }
 
-    /// Watches the logs again, then makes room in those that need it: what is written in between is seen by either.
-    fn look(&self, paths: &[PathBuf]) {
-        for path in paths {
-            self.watch(path);
-            let made = {
-                let _one_at_a_time = self.rotating.lock().unwrap_or_else(PoisonError::into_inner);
-                rotate::make_room(path, self.limits)
-            };
-            match made {
-                Ok(()) => {
-                    self.logs().failing.remove(path);
-                }
-                Err(error) => self.complain(path, &error),
+    /// Looks at what is due, one log after the other, until a later sweep has taken over. Blocking.
+    fn sweep(&self, round: u64) {
+        while let Some(path) = self.next(round) {
+            self.look(&path);
+            let mut logs = self.logs();
+            logs.busy.remove(&path);
+            if logs.round != round {
+                // An event of the watch that was just set may have been read before it was known whose it is.
+                logs.due.insert(path);
+                self.due.notify_one();
             }
+        }
+    }
+
+    fn next(&self, round: u64) -> Option<PathBuf> {
+        let mut logs = self.logs();
+        if logs.round != round {
+            return None;
+        }
+        let path = logs.due.iter().find(|path| !logs.busy.contains(*path))?.clone();
+        logs.due.remove(&path);
+        logs.busy.insert(path.clone());
+        Some(path)
+    }
+
+    /// Watches the log again, then makes room if it needs it: what is written in between is seen by either.
+    fn look(&self, path: &Path) {
+        #[cfg(test)]
+        self.pass_gate(path);
+        self.watch(path);
+        match rotate::make_room(path, self.limits) {
+            Ok(()) => {
+                self.logs().failing.remove(path);
+            }
+            Err(error) => self.complain(path, &error),
+        }
+    }
+
+    #[cfg(test)]
+    fn pass_gate(&self, path: &Path) {
+        let gate = self.gate.lock().unwrap().take_if(|(log, _)| log == path);
+        if let Some((_, gate)) = gate {
+            // Ends when the other end is dropped.
+            let _ = gate.recv();
         }
     }
 
     fn watch(&self, path: &Path) {
-        // Under the lock: the event must find the log it is about.
-        let mut logs = self.logs();
         let interest = WatchFlags::MODIFY | WatchFlags::ONESHOT | WatchFlags::DONT_FOLLOW;
         let watch = match self.inotify.get() {
             Some(Some(inotify)) => inotify::add_watch(inotify.get_ref(), path, interest),
             _ => Err(Errno::MFILE),
         };
+        let mut logs = self.logs();
         match watch {
             Ok(watch) => {
                 logs.watched.insert(watch, path.to_owned());
@@ -224,7 +316,6 @@ impl Shared {
             Err(error) => {
                 if logs.unwatched.insert(path.to_owned()) {
                     tracing::warn!(log = %path.display(), %error, "a log cannot be watched, looking at it every minute");
-                    self.unwatched.notify_one();
                 }
             }
         }

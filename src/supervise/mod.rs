@@ -117,9 +117,9 @@ impl Services {
         Ok(services)
     }
 
-    /// One at a time, the last one first.
+    /// One at a time, the last one first; within the sum of their times, whatever hangs.
     async fn stop(self) -> Result<(), DaemonError> {
-        let stopped = self.ask(Command::Down).await;
+        let stopped = self.ask(Command::Down).await.map_err(DaemonError::left);
         self.processes.tidy().await;
         self.control.cancel();
         if self.served.await.is_err() {

@@ -29,6 +29,15 @@ pub enum Event {
         attempt: u64,
         found: Option<Found>,
     },
+    /// A process of an earlier daemon holds its place.
+    Occupied {
+        attempt: u64,
+        reason: String,
+    },
+    /// It holds it no longer.
+    Vacant {
+        attempt: u64,
+    },
     Prepared {
         attempt: u64,
         result: Result<(), PrepareError>,
@@ -44,6 +53,10 @@ pub enum Event {
     Gate {
         identity: Identity,
         result: Result<(), GateError>,
+    },
+    /// The identity guard holds its database no more.
+    Unguarded {
+        identity: Identity,
     },
     Exited {
         identity: Identity,
@@ -76,6 +89,10 @@ pub enum Effect {
         attempt: u64,
     },
     Prepare {
+        attempt: u64,
+    },
+    /// Tell when nothing of an earlier daemon holds its place any more. There is no deadline: nothing else can be done.
+    AwaitVacancy {
         attempt: u64,
     },
     /// Drop the preparation that is under way: it outlived its deadline.
@@ -139,6 +156,8 @@ pub enum Life {
     Ready {
         took: Option<Duration>,
     },
+    /// Ready, but the identity guard has lost its hold: it is to be looked at again.
+    Unguarded,
     /// Alive, but the gate stayed closed after an earlier step's restart.
     Red,
     Stopping,
@@ -161,6 +180,10 @@ pub enum Life {
     },
     /// What is left of it cannot be ended; it is tried again, and nothing else happens before that.
     Stuck {
+        reason: String,
+    },
+    /// Its start waits for the end of something that cannot be ended.
+    Blocked {
         reason: String,
     },
 }

@@ -155,6 +155,21 @@ fn a_refusal_of_the_guard_is_final_until_an_operator_retries() {
 }
 
 #[test]
+fn a_lost_hold_of_the_guard_is_told_once_it_is_ready_and_a_late_word_of_it_changes_nothing() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    assert_eq!(became(&child.step(Event::Unguarded { identity: process(1) }, now)), [&Life::Unguarded]);
+    child.step(Event::Recheck { within: Duration::from_secs(5) }, now);
+    assert!(child.step(Event::Unguarded { identity: process(1) }, now).is_empty(), "it is asked already");
+    let refused = Err(GateError::Refused("DatabaseInUse".into()));
+    child.step(Event::Gate { identity: process(1), result: refused }, now);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Code(0) }, now);
+    let effects = child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    assert!(matches!(became(&effects)[..], [Life::Failed { refused: true, .. }]), "{effects:?}");
+    assert!(child.step(Event::Unguarded { identity: process(1) }, now).is_empty());
+}
+
+#[test]
 fn a_hopeless_gate_is_killed_without_asking_and_judged_by_the_policy() {
     let (mut child, now) = (child(), Instant::now());
     child.step(Event::Start, now);
@@ -444,6 +459,7 @@ fn a_stop_in_every_phase_of_a_start_ends_down_with_nothing_alive() {
 struct World {
     adopt: Option<u64>,
     prepare: Option<u64>,
+    occupied: Option<u64>,
     spawn: Option<u64>,
     discover: Option<Identity>,
     gate: Option<Identity>,
@@ -459,6 +475,7 @@ impl World {
             match effect {
                 Effect::Adopt { attempt } => self.adopt = Some(*attempt),
                 Effect::Prepare { attempt } => self.prepare = Some(*attempt),
+                Effect::AwaitVacancy { attempt } => self.occupied = Some(*attempt),
                 Effect::Abandon => self.prepare = None,
                 Effect::Spawn { attempt } => self.spawn = Some(*attempt),
                 Effect::Discover { identity } => self.discover = Some(identity.clone()),
@@ -488,7 +505,12 @@ impl World {
             1 => Event::Stop { deadline: None },
             2 => Event::Retry,
             3 => Event::Recheck { within: Duration::from_secs(1) },
+            4 if failed => Event::Vacant { attempt: self.occupied.take()? },
             4 => Event::Excuse,
+            5 if choice & 0x40 != 0 => {
+                let reason = "a stray".to_owned();
+                Event::Occupied { attempt: self.prepare.take()?, reason }
+            }
             5 => {
                 let result = if failed { Err(PrepareError::Retry("no".into())) } else { Ok(()) };
                 Event::Prepared { attempt: self.prepare.take()?, result }

@@ -3,8 +3,13 @@
 //! It stands where [`crate::root::Root`] stands in a daemon of clusters, and answers the same [`Command`]s. The order of things
 //! is [`Group`]'s to decide.
 
+mod down;
+#[cfg(test)]
+mod tests;
+
 use super::{Effect, Event, Group, has_given_up};
 use crate::child::actor::Outside;
+use crate::descent;
 use crate::host::Accounted;
 use crate::identity::ComponentId;
 use crate::message::{Command, Refusal, Reply, ServiceOrder};
@@ -12,11 +17,13 @@ use crate::root::WhenDown;
 use crate::root::waiters::{Arrival, Wait, Waiters, answered, stopping};
 use crate::spec::Step;
 use crate::status::{ChainState, TreeStatus};
+use crate::strays;
 use crate::supervisor::{ChainNews, GetStatus, Goal, Supervisor};
 use actix::prelude::*;
 use futures::future::join_all;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 type Answer = ResponseActFuture<GroupActor, Result<Reply, Refusal>>;
 
@@ -36,6 +43,7 @@ struct Held {
     addr: Addr<Supervisor>,
     goals: u64,
     reason: Option<String>,
+    stop_bound: Duration,
 }
 
 #[derive(Debug)]
@@ -48,6 +56,7 @@ pub struct GroupActor {
     down_after_load: bool,
     places: HashMap<String, usize>,
     waiters: Waiters,
+    descent: Option<down::Descent>,
     outside: Outside,
 }
 
@@ -71,20 +80,22 @@ impl GroupActor {
             down_after_load: false,
             places: HashMap::new(),
             waiters: Waiters::default(),
+            descent: None,
             outside,
         })
     }
 
     fn launch(&mut self, member: Member, parent: Recipient<ChainNews>) -> Result<(), Refusal> {
         let Member { name, steps, .. } = member;
+        let stop_bound = descent::bound(&steps);
         let addr = Supervisor::launch(&name, steps, parent, self.outside.clone())
             .map_err(|error| Refusal::Failed(format!("{name}: {error}")))?;
         self.places.insert(name.clone(), self.held.len());
-        self.held.push(Held { name, addr, goals: 0, reason: None });
+        self.held.push(Held { name, addr, goals: 0, reason: None, stop_bound });
         Ok(())
     }
 
-    fn feed(&mut self, event: Event) {
+    fn feed(&mut self, event: Event, ctx: &mut Context<Self>) {
         for effect in self.group.step(event) {
             let (index, goal) = match effect {
                 Effect::Adopt(index) => (index, Goal::Adopt),
@@ -97,8 +108,8 @@ impl GroupActor {
             held.reason = None;
             held.addr.do_send(goal);
         }
-        if self.group.is_down() {
-            self.waiters.down(&Ok(()));
+        if self.group.is_going_down() {
+            self.go_on_down(ctx);
         }
         self.tell_arrival();
     }
@@ -140,40 +151,41 @@ impl GroupActor {
             }
             Ok(processes.survivors().await)
         };
-        Box::pin(look.into_actor(self).map(|survivors: Result<BTreeSet<ComponentId>, String>, actor, _| {
+        Box::pin(look.into_actor(self).map(|survivors: Result<BTreeSet<ComponentId>, String>, actor, ctx| {
             actor.is_loading = false;
+            strays::tell(&actor.outside, ctx);
             let survivors = survivors.map_err(Refusal::Failed).inspect_err(|refusal| {
                 // Nothing was adopted: what runs runs on, and nobody is told that it is down.
                 actor.waiters.down(&Err(refusal.clone()));
             })?;
             for chain in survivors.iter().map(|component| &component.chain).collect::<BTreeSet<_>>() {
                 if let Some(&index) = actor.places.get(chain) {
-                    actor.feed(Event::Adopt(index));
+                    actor.feed(Event::Adopt(index), ctx);
                 }
             }
             if actor.down_after_load {
-                actor.feed(Event::Down);
+                actor.feed(Event::Down, ctx);
                 return Err(stopping());
             }
-            actor.feed(Event::Up);
+            actor.feed(Event::Up, ctx);
             Ok(Reply::Done)
         }))
     }
 
     /// Answered when the service has arrived where it was sent.
-    fn order(&mut self, name: &str, order: ServiceOrder) -> Wait {
+    fn order(&mut self, name: &str, order: ServiceOrder, ctx: &mut Context<Self>) -> Wait {
         let Some(&index) = self.places.get(name) else {
             let text = format!("there is no service {name}; berth status shows those there are");
             return answered(Err(Refusal::NotFound(text)));
         };
         match order {
-            ServiceOrder::Start => self.send(index, true),
-            ServiceOrder::Stop => self.send(index, false),
-            ServiceOrder::Retry => self.retry(index),
+            ServiceOrder::Start => self.send(index, true, ctx),
+            ServiceOrder::Stop => self.send(index, false, ctx),
+            ServiceOrder::Retry => self.retry(index, ctx),
         }
     }
 
-    fn send(&mut self, index: usize, run: bool) -> Wait {
+    fn send(&mut self, index: usize, run: bool, ctx: &mut Context<Self>) -> Wait {
         let name = self.held[index].name.clone();
         let (want, opposite, word) = if run {
             (ChainState::Ready, ChainState::Down, "started")
@@ -189,31 +201,32 @@ impl GroupActor {
             return answered(Err(Refusal::Conflict(text)));
         }
         if self.group.is_told(index) == run && state == want {
-            self.feed(if run { Event::Start(index) } else { Event::Stop(index) });
+            self.feed(if run { Event::Start(index) } else { Event::Stop(index) }, ctx);
             return answered(Ok(()));
         }
         let wait = self.waiters.for_chain(&name, want);
-        self.feed(if run { Event::Start(index) } else { Event::Stop(index) });
+        self.feed(if run { Event::Start(index) } else { Event::Stop(index) }, ctx);
         wait
     }
 
-    fn retry(&mut self, index: usize) -> Wait {
+    fn retry(&mut self, index: usize, ctx: &mut Context<Self>) -> Wait {
         let name = self.held[index].name.clone();
         if !has_given_up(self.group.state(index)) {
             let text = format!("{name} has not given up: there is nothing to retry");
             return answered(Err(Refusal::Conflict(text)));
         }
         let wait = self.waiters.for_chain(&name, ChainState::Ready);
-        self.feed(Event::Retry(index));
+        self.feed(Event::Retry(index), ctx);
         wait
     }
 
     fn status(&self) -> ResponseFuture<Result<Reply, Refusal>> {
         let asked: Vec<_> = self.held.iter().map(|held| held.addr.send(GetStatus)).collect();
+        let strays = strays::lines(&*self.outside.processes);
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let services = join_all(asked).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            Ok(Reply::Status(Box::new(TreeStatus { services, ..TreeStatus::default() })))
+            Ok(Reply::Status(Box::new(TreeStatus { services, strays, ..TreeStatus::default() })))
         })
     }
 }
@@ -225,7 +238,7 @@ impl Actor for GroupActor {
 impl Handler<ChainNews> for GroupActor {
     type Result = ();
 
-    fn handle(&mut self, news: ChainNews, _ctx: &mut Self::Context) {
+    fn handle(&mut self, news: ChainNews, ctx: &mut Self::Context) {
         let Some(&index) = self.places.get(&news.chain) else { return };
         let held = &mut self.held[index];
         if news.goals_heard != held.goals {
@@ -233,7 +246,7 @@ impl Handler<ChainNews> for GroupActor {
         }
         held.reason.clone_from(&news.reason);
         self.waiters.hear(&news);
-        self.feed(Event::Chain { index, state: news.state });
+        self.feed(Event::Chain { index, state: news.state }, ctx);
     }
 }
 
@@ -242,9 +255,7 @@ impl Handler<WhenDown> for GroupActor {
 
     fn handle(&mut self, _: WhenDown, _ctx: &mut Self::Context) -> Self::Result {
         let wait = self.waiters.for_all_down();
-        if self.group.is_down() {
-            self.waiters.down(&Ok(()));
-        }
+        self.tell_down();
         Box::pin(async move {
             // A group that is gone is down as well.
             let _ = wait.await;
@@ -266,7 +277,7 @@ impl Handler<Command> for GroupActor {
                     // What an earlier daemon left is adopted first, and then stopped.
                     self.down_after_load = true;
                 } else {
-                    self.feed(Event::Down);
+                    self.feed(Event::Down, ctx);
                 }
                 wait
             }
@@ -276,14 +287,18 @@ impl Handler<Command> for GroupActor {
                 wait
             }
             Command::Service { .. } if self.group.is_going_down() => answered(Err(stopping())),
-            Command::Service { name, order } => self.order(&name, order),
+            Command::Service { name, order } => self.order(&name, order, ctx),
             Command::CreateTenant { .. }
             | Command::DeleteTenant { .. }
             | Command::StartTenant { .. }
             | Command::StopTenant { .. }
             | Command::RestartTenant { .. }
             | Command::RetryTenant { .. }
-            | Command::Handover => {
+            | Command::Handover { .. }
+            | Command::PlanHandover { .. }
+            | Command::HandoverHistory
+            | Command::PlanAdoption { .. }
+            | Command::AdoptData { .. } => {
                 let text = "this daemon runs plain services: it has no clusters and no kcp".to_owned();
                 answered(Err(Refusal::BadRequest(text)))
             }

@@ -2,7 +2,8 @@
 //!
 //! A chain that comes after nothing starts at once; one that comes after others starts when each of them has been ready.
 //! From then on nobody's death is its business: each chain restarts by its own policy. Going down is strictly one at a time,
-//! the last one first, so that nothing is ever taken from under what was started on it.
+//! the last one first, so that nothing is ever taken from under what was started on it. Only one that cannot be ended within
+//! its time is passed over: the others must not run on for ever because of it.
 //!
 //! [`actor::GroupActor`] feeds it and carries out what it says. Members stand in an order in which each comes behind those
 //! it waits for; [`Group::new`] insists on that.
@@ -27,6 +28,8 @@ pub enum Event {
     Stop(usize),
     /// An operator wants this one tried again after a give-up.
     Retry(usize),
+    /// The time in which this one should have stopped is over.
+    Overdue(usize),
     Chain {
         index: usize,
         state: ChainState,
@@ -53,7 +56,7 @@ pub struct OutOfOrder {
 enum Course {
     Idle,
     Up,
-    /// Members from this one on are down; the one before it is told to stop, or is stopping.
+    /// Members from this one on are down, or had their time; the one before it is told to stop, or is stopping.
     Down {
         from: usize,
     },
@@ -141,6 +144,12 @@ impl Group {
                 member.state = ChainState::Starting;
                 vec![Effect::Retry(index)]
             }
+            Event::Overdue(index) => {
+                if self.awaited() == Some(index) {
+                    self.course = Course::Down { from: index };
+                }
+                self.descend().into_iter().collect()
+            }
             Event::Chain { index, state } => self.heard(index, state),
         }
     }
@@ -150,8 +159,20 @@ impl Group {
         matches!(self.course, Course::Down { .. })
     }
 
+    /// Whether the way down is over: nobody is waited for any more.
+    pub fn has_descended(&self) -> bool {
+        self.course == Course::Down { from: 0 }
+    }
+
+    /// Whether it is, and left nobody alive.
     pub fn is_down(&self) -> bool {
-        matches!(self.course, Course::Down { from: 0 })
+        self.has_descended() && self.members.iter().all(|member| member.state == ChainState::Down)
+    }
+
+    /// Whose stop the way down waits for.
+    pub fn awaited(&self) -> Option<usize> {
+        let Course::Down { from } = self.course else { return None };
+        from.checked_sub(1)
     }
 
     pub fn state(&self, index: usize) -> ChainState {

@@ -39,6 +39,31 @@ fn going_down_is_one_at_a_time_from_the_last_and_starts_nothing() {
 }
 
 #[test]
+fn one_that_cannot_be_ended_is_passed_over_and_the_way_down_goes_on() {
+    let mut group = four();
+    group.step(Event::Up);
+    group.step(Event::Down);
+    assert_eq!(group.awaited(), Some(2));
+    assert_eq!(group.step(Event::Overdue(2)), [Effect::Down(1)]);
+    assert_eq!(group.awaited(), Some(1));
+    assert_eq!(group.step(chain(1, ChainState::Down)), [Effect::Down(0)]);
+    assert_eq!(group.step(chain(0, ChainState::Down)), []);
+    assert!(group.has_descended() && !group.is_down());
+    assert_eq!(group.step(chain(2, ChainState::Down)), []);
+    assert!(group.is_down(), "it ended at last");
+}
+
+#[test]
+fn a_time_that_is_over_for_one_that_is_down_changes_nothing() {
+    let mut group = four();
+    group.step(Event::Up);
+    group.step(Event::Down);
+    assert_eq!(group.step(chain(2, ChainState::Down)), [Effect::Down(1)]);
+    assert_eq!(group.step(Event::Overdue(2)), []);
+    assert_eq!(group.awaited(), Some(1));
+}
+
+#[test]
 fn an_operator_stops_one_and_it_stays_down_until_started() {
     let mut group = four();
     group.step(Event::Up);

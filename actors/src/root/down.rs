@@ -4,14 +4,11 @@
 //! the next stage begins all the same, and when the whole time is over, whoever waits is told what is still alive.
 
 use super::{Owned, Root};
+use crate::descent;
 use crate::message::{Command, Refusal, Reply};
-use crate::spec::Step;
-use crate::status::{ChainStatus, ChildState, TreeStatus};
+use crate::status::TreeStatus;
 use actix::prelude::*;
 use std::time::Duration;
-
-/// One try at killing what is left; what outlives it hangs in the kernel.
-const REAP: Duration = Duration::from_secs(5);
 
 /// What is stopped together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,11 +29,6 @@ pub(super) struct Descent {
     bound: Duration,
     /// What was still alive then.
     left: Option<Refusal>,
-}
-
-/// The longest a chain may take to stop: its steps stop one after the other.
-pub(super) fn bound(steps: &[Step]) -> Duration {
-    steps.iter().map(|step| step.stop.deadline.saturating_add(REAP)).sum()
 }
 
 impl Root {
@@ -81,12 +73,7 @@ impl Root {
 
     fn give_up_descent(&mut self, status: &TreeStatus, ctx: &mut Context<Self>) {
         let Some(descent) = &mut self.descent else { return };
-        let left = Refusal::Failed(format!(
-            "not everything is stopped after {} s: {}; the next daemon takes charge of what is left",
-            descent.bound.as_secs(),
-            alive(status)
-        ));
-        descent.left = Some(left);
+        descent.left = Some(descent::left(descent.bound, status));
         self.settle(ctx);
     }
 
@@ -112,24 +99,9 @@ impl Root {
             }
         }
         if self.all_down() {
-            self.waiters.down(&Ok(()));
+            self.waiters.down(&descent::end(&*self.world.outside.processes));
         } else if let Some(left) = self.descent.as_ref().and_then(|descent| descent.left.clone()) {
             self.waiters.down(&Err(left));
         }
     }
-}
-
-/// Every component that is not down, and what it waits for.
-fn alive(status: &TreeStatus) -> String {
-    let chains = status.tenants.iter().chain(&status.slots).chain(&status.store);
-    let of_chain = |chain: &ChainStatus| {
-        let alive = chain.children.iter().filter(|child| child.state != ChildState::Down);
-        let named = alive.map(|child| {
-            let pid = child.pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-            let what = child.waits_for.as_ref().map_or_else(String::new, |what| format!(" waits for {what}"));
-            format!("{}/{}{pid}{what}", chain.name, child.name)
-        });
-        named.collect::<Vec<_>>()
-    };
-    chains.flat_map(of_chain).collect::<Vec<_>>().join(", ")
 }

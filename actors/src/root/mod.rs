@@ -2,13 +2,16 @@
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
+//! `data_adoption` overrides a refusal of the identity guard,
 //! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
 
+mod data_adoption;
 mod down;
 mod handover;
 mod leadership;
 mod load;
 mod owned;
+mod plan;
 mod status;
 mod tenants;
 #[cfg(test)]
@@ -20,7 +23,7 @@ use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::status::{ChainState, HandoverStatus};
+use crate::status::{ChainState, HandoverStatus, Handovers};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use owned::Owned;
@@ -101,8 +104,10 @@ pub struct Root {
     descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
+    handovers: Handovers,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
+    leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
 }
 
@@ -127,7 +132,9 @@ impl Root {
             descent: None,
             handover: None,
             last_handover: None,
+            handovers: Handovers::default(),
             led_by: None,
+            leads: None,
             look: None,
         }
     }
@@ -317,13 +324,17 @@ impl Handler<Command> for Root {
             _ if !self.is_up() => {
                 Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }
-            Command::Handover => self.begin_handover(ctx),
+            Command::Handover { wish } => self.begin_handover(wish, ctx),
+            Command::PlanHandover { wish } => self.plan_handover(wish),
+            Command::HandoverHistory => self.handover_history(),
             Command::CreateTenant { name } => self.create(name),
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),
             Command::StopTenant { name } => self.set_run(&name, false),
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
+            Command::PlanAdoption { name } => self.plan_adoption(name),
+            Command::AdoptData { name, consent } => self.adopt_data(name, consent),
             Command::Service { name, .. } => {
                 let text = format!("there is no service {name}: this daemon runs clusters");
                 Box::pin(fut::err(Refusal::NotFound(text)))

@@ -6,6 +6,17 @@ use crate::file_events::FileEvents;
 use std::time::Duration;
 
 const PACE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Resolves once every log that was named has been looked at.
+async fn idle(keeper: &LogKeeper) {
+    let looked_at = async {
+        while !keeper.is_idle() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looked_at).await.expect("each is looked at");
+}
 
 /// Resolves once the log has an archive that ends after `after`.
 async fn archived_after(bench: &Bench, after: u64) -> u64 {
@@ -30,7 +41,7 @@ async fn archived_after(bench: &Bench, after: u64) -> u64 {
 async fn a_log_is_rotated_while_its_component_writes_and_again_later() {
     let bench = Bench::new();
     let mut writer = bench.writer();
-    let keeper = LogKeeper::paced(SMALL, PACE);
+    let keeper = LogKeeper::paced(SMALL, PACE, PATIENCE);
     assert_eq!(keeper.begin(&bench.log()).unwrap(), 0);
     let mut archived = 0;
     for round in 0..3 {
@@ -46,6 +57,16 @@ async fn a_log_is_rotated_while_its_component_writes_and_again_later() {
     );
 }
 
+/// As a daemon does that is killed soon after: its runtime is gone with its keeper.
+fn keep_until_death(log: &Path) {
+    let log = log.to_owned();
+    let daemon = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async { LogKeeper::paced(ALL, PACE, PATIENCE).begin(&log) })
+    });
+    assert_eq!(daemon.join().unwrap().unwrap(), 0);
+}
+
 /// The writer has the file; who watches it is no matter to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_outlives_its_daemon_and_the_next_one_rotates_on() {
@@ -55,15 +76,14 @@ async fn a_component_outlives_its_daemon_and_the_next_one_rotates_on() {
         "-c",
         "i=0; while [ $i -lt 20000 ]; do echo \"$i some output of a component\"; i=$((i+1)); done",
     ]);
-    let first = LogKeeper::paced(SMALL, PACE);
-    first.begin(&bench.log()).unwrap();
+    keep_until_death(&bench.log());
     let log = bench.writer();
     let mut child = child.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-    drop(first);
-    let next = LogKeeper::paced(ALL, PACE);
+    let next = LogKeeper::paced(ALL, PACE, PATIENCE);
     next.keep(&bench.log());
     assert!(child.wait().await.unwrap().success(), "no SIGPIPE");
     next.keep(&bench.log());
+    idle(&next).await;
     assert!(!bench.archives().is_empty());
     let written = String::from_utf8(bench.read_all().1).unwrap();
     assert_eq!(written.lines().count(), 20_000);
@@ -72,12 +92,38 @@ async fn a_component_outlives_its_daemon_and_the_next_one_rotates_on() {
     }
 }
 
+/// A dead disk under one log: whoever starts a component waits for none of it, and the other logs are rotated on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_that_hangs_holds_up_no_spawn_and_no_other_log() {
+    let [stuck, other] = [Bench::new(), Bench::new()];
+    stuck.append(&lines(0, 3000));
+    let keeper = LogKeeper::paced(SMALL, PACE, PATIENCE);
+    let gate = keeper.hang_at(&stuck.log());
+    keeper.keep(&stuck.log());
+    let mut writer = other.writer();
+    assert_eq!(keeper.begin(&other.log()).unwrap(), 0);
+    keeper.keep(&stuck.log());
+    let mut archived = 0;
+    for round in 0..3 {
+        writer.write_all(&lines(round * 3000, 3000)).unwrap();
+        archived = archived_after(&other, archived).await;
+    }
+    assert_eq!(stuck.archives(), [0; 0], "it still hangs");
+    assert!(!keeper.is_idle());
+    drop(gate);
+    archived_after(&stuck, 0).await;
+    idle(&keeper).await;
+    stuck.append(&lines(3000, 3000));
+    archived_after(&stuck, lines(0, 3000).len() as u64).await;
+}
+
 #[tokio::test]
 async fn a_log_that_is_gone_is_forgotten() {
     let bench = Bench::new();
     bench.append(b"x\n");
-    let keeper = LogKeeper::paced(SMALL, PACE);
+    let keeper = LogKeeper::paced(SMALL, PACE, PATIENCE);
     keeper.keep(&bench.log());
+    idle(&keeper).await;
     assert_eq!(keeper.count(), 1);
     std::fs::remove_file(bench.log()).unwrap();
     let forgotten = async {
@@ -94,6 +140,7 @@ async fn a_log_without_a_watch_is_looked_at_every_minute() {
     let keeper = LogKeeper::unwatching(SMALL);
     bench.append(b"x\n");
     keeper.keep(&bench.log());
+    idle(&keeper).await;
     bench.append(&lines(0, 3000));
     let rotated = async {
         while bench.archives().is_empty() {
@@ -150,6 +197,7 @@ async fn what_it_costs() {
     for log in &logs {
         keeper.keep(log);
     }
+    idle(&keeper).await;
     println!("1000 logs kept: {before} before, {} after", memory());
     let before = switches();
     tokio::time::sleep(Duration::from_secs(20)).await;

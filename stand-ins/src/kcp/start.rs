@@ -70,7 +70,7 @@ pub(super) async fn start(options: &Options) -> Result<u8, StartError> {
         Hang::Once => backend::first_hang(&options.root).map_err(io_error("remember a hang"))?,
     };
     let mut backend = spawn_backend(options, &knobs)?;
-    let state = state(options, tokens, base_url, &backend, hung)?;
+    let state = state(options, &knobs, tokens, base_url, &backend, hung)?;
     let ahead = ahead(&state, options, &mut backend, &mut requests, began).await;
     let end = if let Some(end) = ahead {
         end
@@ -179,6 +179,7 @@ fn spawn_backend(options: &Options, knobs: &Knobs) -> Result<Backend, StartError
 
 fn state(
     options: &Options,
+    knobs: &Knobs,
     tokens: Tokens,
     base_url: String,
     backend: &Backend,
@@ -195,6 +196,8 @@ fn state(
             since: OffsetDateTime::now_utc(),
         },
         goaway_chance: options.goaway_chance,
+        lease_retry: knobs.lease_retry,
+        half_close: knobs.half_close,
         hung,
         progress: watch::Sender::new(Progress::Serving),
         ending: watch::Sender::new(Ending::No),

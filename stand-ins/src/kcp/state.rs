@@ -25,6 +25,8 @@ pub(super) struct State {
     pub upstream: Upstream,
     pub shard: Shard,
     pub goaway_chance: f64,
+    pub lease_retry: Duration,
+    pub half_close: bool,
     pub hung: bool,
     pub progress: watch::Sender<Progress>,
     pub ending: watch::Sender<Ending>,

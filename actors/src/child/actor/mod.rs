@@ -95,6 +95,8 @@ pub struct ChildActor {
     timers: [Option<SpawnHandle>; Timer::KINDS],
     preparing: Option<SpawnHandle>,
     gating: Option<SpawnHandle>,
+    /// Waits for the end of the identity guard's hold.
+    holding: Option<SpawnHandle>,
     note: WaitNote,
     ready_took: Option<Duration>,
     log_tail: Vec<String>,
@@ -134,6 +136,7 @@ impl ChildActor {
             timers: [None; Timer::KINDS],
             preparing: None,
             gating: None,
+            holding: None,
             note: WaitNote::default(),
             ready_took: None,
             log_tail: Vec::new(),
