@@ -170,12 +170,18 @@ impl Processes for ProcessHost {
     }
 
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        let turn = self.shared.births.turn().await;
         let (shared, component, spec) = (Arc::clone(&self.shared), component.clone(), spec.clone());
-        self.shared.births.run(move || shared.spawn(&component, &spec)).await
+        turn.run(Box::new(move || shared.spawn(&component, &spec))).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
-        match self.life(identity).await {
+        // One such wait lasts as long as its process does: it holds no more than it must.
+        let watched = self.shared.lives().get(identity).map(Arc::clone);
+        if let Some(life) = watched {
+            return life.exited().await;
+        }
+        match Box::pin(self.life(identity)).await {
             Ok(Some(life)) => life.exited().await,
             Ok(None) => self.shared.ended(identity).unwrap_or(ExitStatus::Unknown),
             Err(error) => {
