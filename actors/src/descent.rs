@@ -2,9 +2,11 @@
 //!
 //! The root and a group go down under these bounds, whatever hangs. Looks at nothing and waits for nothing.
 
+use crate::host::Processes;
 use crate::message::Refusal;
 use crate::spec::Step;
 use crate::status::{ChainStatus, ChildState, TreeStatus};
+use crate::strays;
 use std::time::Duration;
 
 /// One try at killing what is left; what outlives it hangs in the kernel.
@@ -13,6 +15,18 @@ const REAP: Duration = Duration::from_secs(5);
 /// The longest a chain may take to stop: its steps stop one after the other.
 pub(crate) fn bound(steps: &[Step]) -> Duration {
     steps.iter().map(|step| step.stop.deadline.saturating_add(REAP)).sum()
+}
+
+/// What a stop says that ended everything in the tree.
+pub(crate) fn end(processes: &dyn Processes) -> Result<(), Refusal> {
+    let strays = strays::lines(processes);
+    if strays.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::Failed(format!(
+        "everything is stopped, but for {}; the next daemon takes charge of what is left",
+        strays.join(", ")
+    )))
 }
 
 /// Names what is still alive when the `time` of a stop is over.

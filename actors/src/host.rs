@@ -7,6 +7,7 @@ use crate::handover::{Record, Side, Wish};
 use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -63,6 +64,21 @@ pub struct Survivor {
     pub digest: String,
     /// False: nothing of it is left.
     pub alive: bool,
+}
+
+/// A process of an earlier daemon that nobody adopts and that even SIGKILL does not end: it hangs in the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    pub component: ComponentId,
+    pub pid: u32,
+    /// As the kernel calls it.
+    pub name: String,
+}
+
+impl fmt::Display for Stray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {}) of an earlier daemon outlives SIGKILL", self.name, self.pid)
+    }
 }
 
 /// Whose processes an earlier daemon may have left for a reason.
@@ -207,8 +223,14 @@ pub trait Processes: Send + Sync + 'static {
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String>;
 
     /// Ends everything an earlier daemon left that nobody accounts for, also of a component whose own process is dead.
-    /// Returns a line for each process that was ended.
+    /// Returns a line for each process that was ended; what cannot be is among the [`Self::strays`] until it ends at last.
     async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String>;
+
+    /// The strays that still live. Waits for nothing.
+    fn strays(&self) -> Vec<Stray>;
+
+    /// Resolves when no stray of `component` is left (pidfd). Cancel-safe.
+    async fn strays_ended(&self, component: &ComponentId);
 
     /// Writes down where a process listens, for the next daemon. Best effort: discovery can find it again.
     async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr);
@@ -259,6 +281,16 @@ pub struct DrainReport {
     pub took_ms: u64,
 }
 
+impl fmt::Display for DrainReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { held, idle, self_closed, forced, raced, took_ms } = self;
+        write!(
+            f,
+            "{held} held, {idle} idle, {self_closed} self-closed, {forced} forced, {raced} raced in {took_ms} ms"
+        )
+    }
+}
+
 /// The layer-4 front.
 #[async_trait]
 pub trait Dataplane: Send + Sync + 'static {
@@ -286,13 +318,20 @@ pub enum NoPulse {
     Unasked(String),
 }
 
+/// Something changed; look again.
+pub type Changes = BoxStream<'static, ()>;
+
 /// What a handover asks of the kcp API itself.
 #[async_trait]
 pub trait KcpApi: Send + Sync + 'static {
     /// The lease as seen through the slot at `through`; `None` when there is none.
     async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String>;
-    /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
+    /// An item whenever the lease changes from now on, as the slot at `through` sees it; it ends with that slot's word. To be
+    /// told is all it is good for: what the lease is now is asked for. `Err`: it must be looked at again and again.
+    async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String>;
+    /// Deletes exactly this lease (uid and resourceVersion preconditions). False: it was changed or replaced since it was seen,
+    /// and is still there. One that is gone already counts as deleted.
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String>;
     /// The identity a slot uses as leader, from its own log; `None` before it has tried.
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
     /// A write through `old` is seen by a watch on `new`. Cleans up after itself.

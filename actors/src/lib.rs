@@ -37,4 +37,5 @@ pub mod policy;
 pub mod root;
 pub mod spec;
 pub mod status;
+mod strays;
 pub mod supervisor;

@@ -4,6 +4,7 @@ use crate::handover::{Phase, Side, Spent, Wish};
 use crate::host::DrainReport;
 use crate::identity::SlotName;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// The whole daemon at one moment.
@@ -17,12 +18,17 @@ pub struct TreeStatus {
     /// Plain services, each a chain of one step: what `berth supervise` runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ChainStatus>,
+    /// Processes of an earlier daemon that outlive SIGKILL; their components start once they have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upkeep: Option<Upkeep>,
+    #[serde(default)]
+    pub handovers: Handovers,
 }
 
 /// Which kcp runs, and what an operator has to see to.
@@ -287,4 +293,33 @@ pub struct PhaseStatus {
     pub phase: String,
     /// Milliseconds this phase took.
     pub took_ms: u64,
+}
+
+/// All handovers since the daemon started that came to an end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handovers {
+    pub done: HandoverTotals,
+    pub rolled_back: HandoverTotals,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverTotals {
+    pub count: u64,
+    /// Milliseconds in each phase, of all of them together.
+    pub phases_ms: BTreeMap<String, u64>,
+}
+
+impl Handovers {
+    /// Adds one that has ended.
+    pub fn count(&mut self, handover: &HandoverStatus) {
+        let totals = match handover.outcome {
+            HandoverOutcome::Running => return,
+            HandoverOutcome::Done => &mut self.done,
+            HandoverOutcome::RolledBack(_) => &mut self.rolled_back,
+        };
+        totals.count += 1;
+        for PhaseStatus { phase, took_ms } in &handover.phases {
+            *totals.phases_ms.entry(phase.clone()).or_default() += took_ms;
+        }
+    }
 }

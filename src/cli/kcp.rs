@@ -2,19 +2,24 @@
 
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
-use super::{terminal, units};
+use super::terminal::{self, Style};
+use super::{handovers, status, units};
 use crate::control::api::NewKcp;
 use crate::control::{Client, ClientError};
 use crate::files::write_atomic;
 use berth_actors::handover::Wish;
 use berth_actors::status::{HandoverOutcome, HandoverStatus};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub enum KcpVerb {
     /// Move kcp to the other slot without losing a client's request
-    Handover,
+    Handover {
+        /// Only say what would happen, and what speaks against it; ends with 5 if anything does
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Move kcp to the other slot with another kcp in it
     Upgrade {
         /// Of the asset store: v0.33.0, or as the program calls itself
@@ -39,11 +44,24 @@ pub enum KcpVerb {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Show past handovers: why, how they ended, where their time went
+    History(History),
+}
+
+#[derive(Debug, Args)]
+pub struct History {
+    /// How many of the latest
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    count: usize,
+    /// JSON instead of text
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError> {
     match verb {
-        KcpVerb::Handover => shown(client, client.handover(Wish::Plain)).await,
+        KcpVerb::Handover { dry_run: true } => plan(client, Wish::Plain).await,
+        KcpVerb::Handover { dry_run: false } => shown(client, client.handover(Wish::Plain)).await,
         KcpVerb::Upgrade { version, path, allow_downgrade } => {
             let path = path.map(std::path::absolute).transpose()?;
             shown(client, client.upgrade_kcp(&NewKcp { version, path, allow_downgrade })).await
@@ -57,6 +75,7 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
             }
             Ok(Exit::Ok)
         }
+        KcpVerb::History(args) => history(client, &args).await,
     }
 }
 
@@ -67,7 +86,7 @@ async fn shown(
 ) -> Result<Exit, CliError> {
     let mut live = Live::new(Output::Stderr).since(&client.status().await?);
     let handover = live.during(handover, || async { client.status().await.ok() }).await??;
-    let took = units::took(handover.phases.iter().map(|phase| phase.took_ms).sum());
+    let took = units::took(handover.spent.whole_us / 1000);
     match handover.outcome {
         HandoverOutcome::Done => {
             terminal::say(&format!("kcp is served by slot {} now; the handover took {took}", handover.to))?;
@@ -85,4 +104,24 @@ async fn shown(
             Ok(Exit::Failed)
         }
     }
+}
+
+async fn plan(client: &Client, wish: Wish) -> Result<Exit, CliError> {
+    let plan = client.plan_handover(wish).await?;
+    terminal::write(handovers::plan(&plan).as_bytes())?;
+    Ok(if plan.refusals.is_empty() { Exit::Ok } else { Exit::Refused })
+}
+
+async fn history(client: &Client, args: &History) -> Result<Exit, CliError> {
+    let mut history = client.handovers().await?;
+    history.handovers.drain(..history.handovers.len().saturating_sub(args.count));
+    if args.json {
+        terminal::say(&status::json(&history)?)?;
+        return Ok(Exit::Ok);
+    }
+    for line in &history.unreadable {
+        terminal::remark(&format!("berth: {}", terminal::harmless(line)))?;
+    }
+    terminal::write(handovers::history(&history, Style::of(&std::io::stdout())).as_bytes())?;
+    Ok(Exit::Ok)
 }

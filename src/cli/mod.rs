@@ -9,10 +9,12 @@ mod config;
 mod down;
 mod events;
 pub mod exit;
+mod handovers;
 pub mod health;
 mod kcp;
 pub mod live;
 mod logs;
+mod metrics;
 mod node;
 pub mod place;
 mod retry;
@@ -25,7 +27,7 @@ mod upgrade;
 mod words;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
@@ -114,6 +116,8 @@ pub enum ClientVerb {
     Upgrade(upgrade::Upgrade),
     /// Show the tree: what runs, since when, and what it waits for
     Status(status::Status),
+    /// Print the daemon's figures as Prometheus reads them
+    Metrics,
     /// Show what happened lately
     Events(events::Events),
     /// Show what a component, or every component of a chain, has written
@@ -169,6 +173,7 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Down => down::run(&client).await,
                 ClientVerb::Upgrade(args) => upgrade::run(&client, &args).await,
                 ClientVerb::Status(args) => status::run(&client, &args).await,
+                ClientVerb::Metrics => metrics::run(&client).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
                 ClientVerb::Logs(args) => logs::run(&client, &layout, args).await,
                 ClientVerb::Retry(args) => retry::run(&client, &args).await,

@@ -52,7 +52,8 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
         rows::branch(&service.children[0], troubled, &columns, style)
     }));
     let line = format!("{}  {}", style.paint(Tone::Strong, "berth"), summary(status));
-    draw(&Branch { line, remarks: Vec::new(), below }, style)
+    let remarks = status.strays.iter().map(|stray| harmless(stray)).collect();
+    draw(&Branch { line, remarks, below }, style)
 }
 
 /// One chain by itself.

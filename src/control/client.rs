@@ -67,6 +67,11 @@ impl Client {
         self.json(Method::GET, "/v1/status", deadline::READ).await
     }
 
+    /// Prometheus text.
+    pub async fn metrics(&self) -> Result<Bytes, ClientError> {
+        self.whole(Method::GET, "/metrics", Vec::new(), deadline::READ).await
+    }
+
     pub async fn about(&self) -> Result<About, ClientError> {
         self.json(Method::GET, "/v1/daemon", deadline::READ).await
     }

@@ -24,6 +24,7 @@ use crate::estate::HostEstate;
 use crate::front::{Descriptors, Front, FrontConfig, Misfit};
 use crate::kcp::{HandoverFile, KcpClient, KcpConfig, Releases, stand_in, upkeep};
 use crate::layout::Layout;
+use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
@@ -157,6 +158,10 @@ impl Daemon {
         let socket = layout.control_socket();
         let server = ControlServer::bind(&socket, desk, root.clone().recipient(), Arc::new(estate), hub)?;
         let control = CancellationToken::new();
+        if let Some(listen) = settings.metrics_listen {
+            let metrics = MetricsServer::bind(listen, root.clone().recipient()).await?;
+            actix_rt::spawn(metrics.serve(control.clone()));
+        }
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);
         Ok(Self {

@@ -250,6 +250,12 @@ impl Estate for HostEstate {
     /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
+        if let Ok(tenant) = self.tenant_of(name)
+            && let Err(error) = stack::postgres_of(&tenant).give_back_memory().await
+        {
+            // A torn directory starts nothing; the deletion is what was asked for.
+            tracing::warn!(cluster = name, %error, "shared memory of its killed postgres may be left: see ipcs -m");
+        }
         let gone = name.to_owned();
         self.off_thread(move |inner| {
             records::remove_tree(&sockets)?;

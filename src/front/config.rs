@@ -56,12 +56,21 @@ pub struct Keepalive {
 /// The hold-back drain. The figures were measured on a real kcp with Go clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainConfig {
-    /// The server's silence that ends an answer when the client offered no h2: one request at a time, so only a
-    /// streamed answer can pause.
-    pub quiet_h1: Duration,
-    /// The same where other streams may wait for slower answers (ALPN offers h2), and where the protocol is unknown.
-    /// Never near a usual request period (100, 200, 1000 ms): the cut would meet the next request.
-    pub quiet_h2: Duration,
+    /// The server's silence that ends an answer when the client offered no h2 and the answer is no longer than one write:
+    /// one request at a time, and nothing in the middle of which a server could be kept from going on.
+    pub quiet_short: Duration,
+    /// The silence that ends any other answer: a longer one, in the middle of which a busy machine may stop the server, or
+    /// one beside which other streams wait for theirs (ALPN offers h2, or is unknown). As long as the hold allows: the
+    /// client is stopped meanwhile, so it costs nothing but this wait.
+    pub quiet_long: Duration,
+    /// The same from three quarters of the limit on: whose server was never silent for that long will not be, but for a watch's
+    /// events or many clients' requests.
+    pub quiet_late: Duration,
+    /// An answer up to this size is sent in one write: the buffer of a Go server's connection.
+    pub one_write: u64,
+    /// A client that has not spoken for this many limits before the drain is not waited for: it would hardly speak in the
+    /// half of one. A watch, or a connection kept in reserve.
+    pub long_silent: u32,
     /// Longest an answer is held. It is the only latency a drain adds.
     pub hold: Duration,
     /// Bytes that go through unheld after a hold that led to no cut, before the next try.
@@ -128,9 +137,12 @@ impl Default for Keepalive {
 impl Default for DrainConfig {
     fn default() -> Self {
         Self {
-            quiet_h1: Duration::from_millis(5),
-            quiet_h2: Duration::from_millis(50),
-            hold: Duration::from_millis(300),
+            quiet_short: Duration::from_millis(20),
+            quiet_long: Duration::from_millis(250),
+            quiet_late: Duration::from_millis(50),
+            one_write: 4096,
+            long_silent: 4,
+            hold: Duration::from_millis(400),
             pause: Duration::from_millis(100),
             tail: 16 << 10,
             pace: Duration::from_millis(2),

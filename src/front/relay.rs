@@ -52,6 +52,9 @@ pub(super) struct Connection<W> {
     asked: ClientStream,
     answered: Records,
     last: Option<(Side, Instant)>,
+    /// When the client's last byte came, else the start; and the server's bytes since then.
+    asked_at: Instant,
+    answer: u64,
     /// The last byte or FIN, else the start.
     active_at: Instant,
     drain: Option<(HoldBack, Arc<Pace>)>,
@@ -86,6 +89,8 @@ impl<W: Wire> Connection<W> {
             client,
             server,
             last: (!early.is_empty()).then_some((Side::Client, now)),
+            asked_at: now,
+            answer: 0,
             up: Flow::starting_with(early),
             down: Flow::default(),
             asked,
@@ -160,6 +165,8 @@ impl<W: Wire> Connection<W> {
     fn step_drain(&mut self, now: Instant) -> Option<Instant> {
         let view = View {
             last: self.last,
+            asked_at: self.asked_at,
+            answer: self.answer,
             held: self.down.waiting(),
             owed: self.up.waiting() > 0,
             at_boundary: self.asked.at_boundary() && self.answered.at_boundary(),
@@ -199,12 +206,13 @@ impl<W: Wire> Connection<W> {
     }
 
     fn shift_up(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Self { client, server, up, asked, traffic, last, ending, .. } = self;
+        let Self { client, server, up, asked, asked_at, answer, traffic, last, ending, .. } = self;
         let shifted = up.shift(client, server, cx, |bytes| match ending {
             None => {
                 asked.pass(bytes);
                 traffic.count(Side::Client, bytes.len());
                 *last = Some((Side::Client, now));
+                (*asked_at, *answer) = (now, 0);
             }
             Some(Ending::Drained { raced, .. }) => *raced |= asked.pass_late(bytes),
             Some(_) => (),
@@ -216,12 +224,13 @@ impl<W: Wire> Connection<W> {
     }
 
     fn shift_down(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Self { client, server, down, asked, answered, traffic, last, ending, .. } = self;
+        let Self { client, server, down, asked, answered, answer, traffic, last, ending, .. } = self;
         let shifted = down.shift(server, client, cx, |bytes| {
             if ending.is_none() {
                 answered.pass(bytes);
                 asked.end_turn();
                 traffic.count(Side::Server, bytes.len());
+                *answer += bytes.len() as u64;
                 *last = Some((Side::Server, now));
             }
         });

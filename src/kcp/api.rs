@@ -7,6 +7,7 @@ use crate::https::HttpsError;
 use crate::kcp::KcpConfig;
 use crate::kcp::authority;
 use crate::kcp::canary::{self, CanaryError};
+use crate::kcp::defaults::REQUEST_DEADLINE;
 use crate::kcp::election::Election;
 use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::paths::SlotPaths;
@@ -15,12 +16,14 @@ use crate::kcp::ready::publish;
 use crate::kcp::renewal::{Places, RenewalError};
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
+use crate::kcp::watch::Watch;
 use crate::kcp::{trust, upgrade, version};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Findings, KcpApi, Lease, NoPulse};
+use berth_actors::host::{Changes, Findings, KcpApi, Lease, NoPulse};
 use berth_actors::identity::SlotName;
+use futures::stream;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
@@ -28,10 +31,13 @@ use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::time::Duration;
 use time::OffsetDateTime;
+use tokio::time::timeout;
 
 const LEASE_NAME: &str = "kcp-controllers";
 const LEASE: &str =
     "/clusters/system:admin/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kcp-controllers";
+const LEASES: &str = "/clusters/system:admin/apis/coordination.k8s.io/v1/namespaces/kube-system/leases\
+                      ?watch=true&fieldSelector=metadata.name%3Dkcp-controllers";
 
 /// Talks to kcp for the handover.
 #[derive(Debug, Clone)]
@@ -110,7 +116,7 @@ impl KcpClient {
         if is_gone(&reply) { Ok(None) } else { Err(reply.unexpected().into()) }
     }
 
-    async fn remove_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), ApiError> {
+    async fn remove_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, ApiError> {
         let session = Session::new(&self.material().await?, through)?;
         let options = json!({
             "kind": "DeleteOptions",
@@ -118,10 +124,11 @@ impl KcpClient {
             "preconditions": { "uid": lease.uid, "resourceVersion": lease.resource_version },
         });
         let reply = session.send(Method::DELETE, LEASE, Some(&options)).await?;
-        if reply.status.is_success() || reply.status == StatusCode::CONFLICT || is_gone(&reply) {
-            return Ok(());
+        match reply.status {
+            StatusCode::CONFLICT => Ok(false),
+            status if status.is_success() || is_gone(&reply) => Ok(true),
+            _ => Err(reply.unexpected().into()),
         }
-        Err(reply.unexpected().into())
     }
 
     async fn run_canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), ApiError> {
@@ -144,7 +151,20 @@ impl KcpApi for KcpClient {
         self.get_lease(through).await.map_err(|error| error.to_string())
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String> {
+        let set = self.material().await.map_err(|error| error.to_string())?;
+        let watch = timeout(REQUEST_DEADLINE, Watch::open(&set, through, LEASES)).await;
+        let watch = watch
+            .map_err(|_| format!("kcp at {through} opened no watch within {} s", REQUEST_DEADLINE.as_secs()))?
+            .map_err(|error| error.to_string())?;
+        let next = |mut watch: Watch| async {
+            let event = watch.next().await.ok()??;
+            (event.kind != "ERROR").then_some(((), watch))
+        };
+        Ok(Box::pin(stream::unfold(watch, next)))
+    }
+
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let removed = self.remove_lease(through, lease).await;
         crate::fault::point("lease-deleted");
         removed.map_err(|error| error.to_string())
@@ -266,6 +286,8 @@ mod tests {
     use crate::kcp::fixture::Fixture;
     use crate::kcp::test_server::{Answer, TestServer};
     use crate::layout::Layout;
+    use futures::StreamExt;
+    use futures::channel::mpsc::unbounded;
     use std::sync::{Arc, Mutex};
 
     const HELD: &str = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kcp-controllers","namespace":"kube-system","uid":"31211798-c18a-4d4b-aab1-4b86e495fdb7","resourceVersion":"562","creationTimestamp":"2026-11-30T21:25:31Z","annotations":{"kcp.io/cluster":"system:admin"},"managedFields":[{"manager":"kcp","operation":"Update","apiVersion":"coordination.k8s.io/v1","time":"2026-11-30T21:26:11Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:acquireTime":{},"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:leaseTransitions":{},"f:renewTime":{}}}}]},"spec":{"holderIdentity":"vm_b692717b-f044-41e8-ae37-81e33f85c24c","leaseDurationSeconds":60,"acquireTime":"2026-11-30T21:25:30.712027Z","renewTime":"2026-11-30T21:26:11.957027Z","leaseTransitions":0}}"#;
@@ -356,7 +378,7 @@ mod tests {
             Answer::text(200, r#"{"kind":"Status","status":"Success"}"#)
         })
         .await;
-        estate.client().delete_lease(server.address, &lease()).await.unwrap();
+        assert_eq!(estate.client().delete_lease(server.address, &lease()).await, Ok(true));
         let (method, path, body) = sent.lock().unwrap().pop().unwrap();
         assert_eq!((method, path.as_str()), (Method::DELETE, LEASE));
         let options: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -369,17 +391,39 @@ mod tests {
     #[tokio::test]
     async fn a_lease_that_is_gone_or_another_ones_needs_no_deleting() {
         let estate = Estate::new();
-        for (status, body, fine) in [
-            (404, GONE, true),
-            (409, MOVED, true),
-            (404, NO_WORKSPACE, false),
-            (403, "", false),
-            (504, STOPPING, false),
+        for (status, body, deleted) in [
+            (404, GONE, Some(true)),
+            (409, MOVED, Some(false)),
+            (404, NO_WORKSPACE, None),
+            (403, "", None),
+            (504, STOPPING, None),
         ] {
             let server = TestServer::start(&estate.set, move |_| Answer::text(status, body)).await;
-            let deleted = estate.client().delete_lease(server.address, &lease()).await;
-            assert_eq!(deleted.is_ok(), fine, "HTTP {status} {body}: {deleted:?}");
+            let seen = estate.client().delete_lease(server.address, &lease()).await;
+            assert_eq!(seen.clone().ok(), deleted, "HTTP {status} {body}: {seen:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn each_change_of_the_lease_is_told_until_the_watch_ends_or_reports_an_error() {
+        let estate = Estate::new();
+        let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{HELD}}}\n");
+        for (kinds, told) in [(vec!["ADDED", "MODIFIED"], 2), (vec!["ADDED", "ERROR", "MODIFIED"], 1)] {
+            let (events, feed) = unbounded();
+            kinds.iter().for_each(|kind| events.unbounded_send(event(kind)).unwrap());
+            drop(events);
+            let feed = Mutex::new(Some(feed));
+            let server = TestServer::start(&estate.set, move |asked| {
+                assert_eq!(asked.path, LEASES);
+                Answer::chunks(feed.lock().unwrap().take().unwrap())
+            })
+            .await;
+            let changes = estate.client().lease_changes(server.address).await.unwrap();
+            assert_eq!(changes.count().await, told, "{kinds:?}");
+        }
+        let server = TestServer::start(&estate.set, |_| Answer::text(403, "")).await;
+        let said = estate.client().lease_changes(server.address).await.err().unwrap();
+        assert!(said.contains("HTTP 403"), "{said}");
     }
 
     #[tokio::test]

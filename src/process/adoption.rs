@@ -11,6 +11,7 @@ use super::host::Shared;
 use super::ledger::{Ledger, Phase, Record};
 use super::life::Life;
 use super::mark::StateMark;
+use super::survivors::Reaped;
 use super::table::{Entry, Marks, Table};
 use super::{identity, remains, survivors, unrecorded};
 use crate::fault;
@@ -122,8 +123,10 @@ impl Shared {
         let kept: Vec<Record> =
             left.0.values().filter(|(_, life)| life.is_some()).map(|(record, _)| record.clone()).collect();
         drop(left);
-        let ended =
+        let Reaped { ended, left } =
             survivors::reap(&self.ledger, &self.mark, &kept, accounted).map_err(|error| error.to_string())?;
+        let unwatched = |error| format!("watch what outlives SIGKILL: {error}");
+        self.strays.keep(left).map_err(unwatched)?;
         Ok(ended.iter().map(ToString::to_string).collect())
     }
 

@@ -12,6 +12,7 @@ use super::life::Life;
 use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
+use super::strays::Strays;
 use super::table::SharedTable;
 use super::{adoption, children, identity, orphans, remains};
 use crate::fault;
@@ -20,7 +21,7 @@ use crate::layout::Layout;
 use crate::logs::{self, Limits, LogKeeper};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
-use berth_actors::host::{Accounted, ExitStatus, Processes, SpawnError, Spawned, Survivor};
+use berth_actors::host::{Accounted, ExitStatus, Processes, SpawnError, Spawned, Stray, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
 use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
@@ -51,6 +52,7 @@ pub(super) struct Shared {
     pub(super) logs: LogKeeper,
     /// What an earlier daemon left and the tree has not taken yet.
     pub(super) left: Mutex<adoption::Left>,
+    pub(super) strays: Strays,
     /// Every process that was spawned or adopted and is not buried.
     lives: Mutex<HashMap<Identity, Arc<Life>>>,
     /// How the latest ones ended: a status may be asked for again after the reap.
@@ -72,7 +74,9 @@ impl ProcessHost {
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
         let (births, table, logs) = (Births::new(), SharedTable::default(), LogKeeper::new(limits));
         let (leftovers, lives, ended) = (Leftovers::default(), Mutex::default(), Mutex::default());
-        let shared = Shared { ledger, mark, cgroups, births, leftovers, table, logs, left, lives, ended };
+        let strays = Strays::default();
+        let shared =
+            Shared { ledger, mark, cgroups, births, leftovers, table, logs, left, strays, lives, ended };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -145,6 +149,14 @@ impl Processes for ProcessHost {
     async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String> {
         let accounted = accounted.clone();
         self.off_thread(move |shared| shared.reap_strays(&accounted)).await
+    }
+
+    fn strays(&self) -> Vec<Stray> {
+        self.shared.strays.list()
+    }
+
+    async fn strays_ended(&self, component: &ComponentId) {
+        self.shared.strays.ended(component).await;
     }
 
     async fn record_address(&self, component: &ComponentId, identity: &Identity, address: SocketAddr) {
@@ -258,6 +270,9 @@ impl Shared {
 
     /// At most one process per component, whatever the tree believes.
     fn refuse_a_second(&self, component: &ComponentId) -> Result<(), SpawnError> {
+        if let Some(stray) = self.strays.of(component) {
+            return Err(SpawnError::Retry(format!("{component}: {stray}")));
+        }
         let mut lives = self.lives();
         if let Some(earlier) = self.left.lock().unwrap_or_else(PoisonError::into_inner).alive(component) {
             return Err(SpawnError::Retry(format!("{component}: {earlier} of an earlier daemon still runs")));

@@ -13,7 +13,8 @@
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
-//! survivors SIGKILL for the rest of it
+//! survivors SIGKILL for the rest of it;  strays  what outlives that
+//! memory    what components hold of it
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
@@ -33,12 +34,14 @@ mod leftovers;
 mod life;
 pub mod lock;
 mod mark;
+mod memory;
 pub mod orphans;
 mod post_mortem;
 mod raw;
 mod reap;
 mod remains;
 mod spawn;
+mod strays;
 pub mod survivors;
 mod table;
 pub mod tool;
@@ -46,6 +49,7 @@ mod unrecorded;
 
 pub use host::ProcessHost;
 pub use identity::{age_of, is_alive, of as identity_of};
+pub use memory::{Held, held_by};
 pub(crate) use raw::watch;
 
 #[cfg(test)]

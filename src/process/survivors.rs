@@ -5,7 +5,7 @@
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Record};
 use super::mark::StateMark;
-use super::reap::{self, Target, Targets};
+use super::reap::{self, ReapError, Target, Targets};
 use super::table::{Entry, Table};
 use super::{life, remains};
 use crate::files::FileError;
@@ -25,7 +25,7 @@ const ASKED_FIRST: &str = "postgres";
 /// From SIGINT to SIGKILL. A fast shutdown takes 0.1 s when idle and a few seconds with much to write.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
-/// One process that was found and is gone now.
+/// One process that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survivor {
     pub component: ComponentId,
@@ -54,38 +54,58 @@ pub async fn reap_all(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
 }
 
 pub(super) fn reap_all_blocking(layout: &Layout) -> Result<Vec<Survivor>, SurvivorError> {
-    reap(&Ledger::open(layout.ledger())?, &StateMark::of(layout), &[], &Accounted::default())
+    let mark = StateMark::of(layout);
+    let Reaped { ended, left } = reap(&Ledger::open(layout.ledger())?, &mark, &[], &Accounted::default())?;
+    if left.is_empty() {
+        return Ok(ended);
+    }
+    let left = left.into_iter().map(|(target, survivor)| (target, survivor.name)).collect();
+    Err(SurvivorError::of(&mark, &ReapError::Left { after: reap::DEADLINE, left }))
+}
+
+/// What became of the processes that nobody adopts.
+pub(super) struct Reaped {
+    pub(super) ended: Vec<Survivor>,
+    /// SIGKILL does not end them. Their records stay.
+    pub(super) left: BTreeMap<Target, Survivor>,
+}
+
+impl SurvivorError {
+    fn of(mark: &StateMark, reason: &dyn fmt::Display) -> Self {
+        Self::Reap { state: mark.state().display().to_string(), reason: reason.to_string() }
+    }
 }
 
 /// Ends every process of an earlier daemon that is not of a life in `kept` nor of a chain that is not to be touched, and
-/// returns what was found. Records that somebody accounts for stay: a dead one still says where it listened. Blocking.
+/// returns what was found. What cannot be ended holds up nobody here. Records that somebody accounts for stay: a dead one still says where it listened. Blocking.
 pub(super) fn reap(
     ledger: &Ledger,
     mark: &StateMark,
     kept: &[Record],
     accounted: &Accounted,
-) -> Result<Vec<Survivor>, SurvivorError> {
+) -> Result<Reaped, SurvivorError> {
     let is_spared =
         |record: &Record| kept.contains(record) || accounted.untouched.contains(&record.component.chain);
     let records = ledger.all()?.into_iter().filter(|record| !is_spared(record)).collect();
     let search = Search::new(records, kept, mark, &accounted.untouched);
-    let failed = |reason: &dyn fmt::Display| SurvivorError::Reap {
-        state: mark.state().display().to_string(),
-        reason: reason.to_string(),
-    };
-
-    search.ask().map_err(|error| failed(&error))?;
+    search.ask().map_err(|error| SurvivorError::of(mark, &error))?;
     let mut found = BTreeMap::new();
-    reap::kill_all(reap::DEADLINE, || search.kill_cgroups_and_look(&mut found))
-        .map_err(|error| failed(&error))?;
+    let left = match reap::kill_all(reap::DEADLINE, || search.kill_cgroups_and_look(&mut found)) {
+        Ok(_) => Targets::new(),
+        Err(ReapError::Left { left, .. }) => left,
+        Err(error) => return Err(SurvivorError::of(mark, &error)),
+    };
+    let (left, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        found.into_iter().partition(|(target, _)| left.contains_key(target));
 
     search.cgroups.iter().for_each(|(_, cgroup)| cgroup.remove());
-    for record in &search.records {
+    let is_left = |record: &&Record| left.values().any(|survivor| survivor.component == record.component);
+    for record in search.records.iter().filter(|record| !is_left(record)) {
         if !accounted.for_component(&record.component) || record.last().is_none() {
             ledger.remove(&record.component)?;
         }
     }
-    Ok(found.into_values().collect())
+    Ok(Reaped { ended: ended.into_values().collect(), left })
 }
 
 struct Search<'a> {

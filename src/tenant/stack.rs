@@ -57,7 +57,7 @@ pub fn distribution_of(chain: &ChainStatus) -> Distribution {
     }
 }
 
-fn postgres_of(tenant: &Tenant) -> Postgres {
+pub fn postgres_of(tenant: &Tenant) -> Postgres {
     let accounts = tenant.accounts();
     Postgres {
         seat: tenant.seat().clone(),

@@ -11,8 +11,9 @@ use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
+use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Estate, Findings, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
+use berth_actors::host::{Changes, Estate, Findings, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -145,6 +146,14 @@ impl Estate for StandIns {
         self.real.put_tenant(record).await
     }
 
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.real.plan_adoption(name).await
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        self.real.adopt_data(name, consent).await
+    }
+
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         self.real.erase_tenant(name).await
     }
@@ -157,10 +166,14 @@ impl KcpApi for StandIns {
         Ok((holder != "-").then(|| Lease { uid: holder.clone(), resource_version: "1".into(), holder }))
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn lease_changes(&self, _through: SocketAddr) -> Result<Changes, String> {
+        Err("a stand-in tells nobody".to_owned())
+    }
+
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let dropped = ask(&Place::Port(through), &format!("drop lease {}", lease.holder)).await;
         fault::point("lease-deleted");
-        dropped.map(drop)
+        dropped.map(|_| true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

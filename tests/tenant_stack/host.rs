@@ -182,6 +182,16 @@ pub(crate) async fn end(life: &mut Life, plan: StopPlan) -> ExitStatus {
         .unwrap()
 }
 
+/// As the tree would: the signal, the same once more where the plan says so, SIGKILL never. Also how often it was asked.
+pub(crate) async fn end_by_plan(life: &mut Life, plan: StopPlan) -> (ExitStatus, u8) {
+    signal(life, plan.signal);
+    let again = plan.repeat_after.expect("its plan repeats the signal");
+    if let Ok(status) = tokio::time::timeout(again, life.child.wait()).await {
+        return (status.unwrap(), 1);
+    }
+    (end(life, plan).await, 2)
+}
+
 pub(crate) async fn kill(life: &mut Life) {
     life.child.start_kill().unwrap();
     assert_eq!(life.child.wait().await.unwrap().signal(), Some(9));

@@ -10,6 +10,7 @@
 )]
 
 mod host;
+mod traps;
 
 use berth::log_line;
 use berth::policy::Policies;
@@ -227,9 +228,11 @@ async fn postgres_starts_over_whatever_a_killed_postmaster_left() {
     host::ready(blueprint, &mut life, deadline).await.unwrap();
     busy.await.unwrap().unwrap_err();
 
-    // A disk that was full.
+    // A disk that was full, and a restore that was too generous.
     host::kill(&mut life).await;
     place.write(&pid_file, b"");
+    let generous = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(pid_file.parent().unwrap(), generous).unwrap();
     let mut life = host::spawn(postgres::NAME, blueprint, &Context::default()).await;
     host::ready(blueprint, &mut life, deadline).await.unwrap();
 
@@ -268,7 +271,9 @@ async fn a_kine_on_tcp_keeps_its_port_and_says_what_postgres_refuses() {
     let mut life = host::spawn(kine::NAME, &slot, &Context::default()).await;
     let gate = host::ready(&slot, &mut life, deadline).await;
     assert!(matches!(&gate, Err(GateError::Fatal(reason)) if reason.contains("3D000")), "{gate:?}");
-    host::kill(&mut life).await;
+    // It tries for ever, and is deaf to the first SIGTERM meanwhile.
+    let (status, asked) = host::end_by_plan(&mut life, plan).await;
+    assert_eq!((status.code(), asked), (Some(1), 2));
     host::stop(&steps, lives).await;
 }
 

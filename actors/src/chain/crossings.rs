@@ -91,6 +91,7 @@ impl House {
                 Act::Prepare { attempt } => {
                     seat.owed.push_back(Happening::Prepared { attempt, result: Ok(()) });
                 }
+                Act::AwaitVacancy { .. } => prop_assert!(false, "nothing here holds a place"),
                 Act::Abandon => seat.owed.retain(|event| !matches!(event, Happening::Prepared { .. })),
                 Act::Spawn { attempt } => self.give_birth(index, attempt)?,
                 Act::Discover { .. } => prop_assert!(false, "nothing here listens"),

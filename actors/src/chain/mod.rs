@@ -183,7 +183,7 @@ impl Chain {
     fn child(&mut self, index: usize, life: Life) -> Vec<Effect> {
         let link = &mut self.links[index];
         link.stuck = None;
-        if let Life::Stuck { reason } = life {
+        if let Life::Stuck { reason } | Life::Blocked { reason } = life {
             link.stuck = Some(reason);
             return Vec::new();
         }
@@ -191,7 +191,7 @@ impl Chain {
             return Vec::new();
         }
         match life {
-            Life::Starting | Life::Stopping | Life::Stuck { .. } => {}
+            Life::Starting | Life::Stopping | Life::Stuck { .. } | Life::Blocked { .. } => {}
             Life::Adopted { fits } => {
                 link.stage = Stage::Ready;
                 link.must_stop = !fits;

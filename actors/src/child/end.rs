@@ -14,7 +14,7 @@ impl Child {
         match self.phase.clone() {
             // Said once: the chain would take a second word for the end of a life that has not begun yet.
             Phase::Down => Vec::new(),
-            Phase::Failed { .. } | Phase::Done | Phase::Due => self.down(),
+            Phase::Failed { .. } | Phase::Done | Phase::Due | Phase::Occupied => self.down(),
             Phase::Backoff => {
                 let mut effects = vec![Effect::Disarm(Timer::Backoff)];
                 effects.extend(self.down());

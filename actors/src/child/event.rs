@@ -29,6 +29,15 @@ pub enum Event {
         attempt: u64,
         found: Option<Found>,
     },
+    /// A process of an earlier daemon holds its place.
+    Occupied {
+        attempt: u64,
+        reason: String,
+    },
+    /// It holds it no longer.
+    Vacant {
+        attempt: u64,
+    },
     Prepared {
         attempt: u64,
         result: Result<(), PrepareError>,
@@ -80,6 +89,10 @@ pub enum Effect {
         attempt: u64,
     },
     Prepare {
+        attempt: u64,
+    },
+    /// Tell when nothing of an earlier daemon holds its place any more. There is no deadline: nothing else can be done.
+    AwaitVacancy {
         attempt: u64,
     },
     /// Drop the preparation that is under way: it outlived its deadline.
@@ -163,6 +176,10 @@ pub enum Life {
     },
     /// What is left of it cannot be ended; it is tried again, and nothing else happens before that.
     Stuck {
+        reason: String,
+    },
+    /// Its start waits for the end of something that cannot be ended.
+    Blocked {
         reason: String,
     },
 }

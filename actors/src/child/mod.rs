@@ -11,7 +11,8 @@
 //! ```
 //! Four rules hold in every state. A start can be interrupted by a stop at any point. Whatever ends, the whole process
 //! tree is reaped before anything else happens. An event that carries another attempt or identity than the current one
-//! changes nothing. Every state that waits for the outside has a timer armed.
+//! changes nothing. Every state that waits for the outside has a timer armed; but for `Occupied`, a preparation that waits for
+//! a process of an earlier daemon which even SIGKILL does not end.
 
 pub mod actor;
 mod adopt;
@@ -75,6 +76,8 @@ enum Phase {
         since: Instant,
     },
     Preparing,
+    /// A process that cannot be ended holds its place: the start goes on when that has ended.
+    Occupied,
     Spawning,
     Discovering {
         identity: Identity,
@@ -126,7 +129,7 @@ pub struct Child {
     excused: bool,
     stop_deadline: Option<Duration>,
     last_failure: Option<String>,
-    /// Why its last process could not be ended yet.
+    /// Why its last process, or one that holds its place, could not be ended yet.
     stuck: Option<String>,
 }
 
@@ -163,6 +166,7 @@ impl Child {
             Phase::Adopting { stop: false }
             | Phase::Adopted { .. }
             | Phase::Preparing
+            | Phase::Occupied
             | Phase::Spawning
             | Phase::Discovering { .. }
             | Phase::Gating { .. } => ChildState::Starting,
@@ -183,6 +187,7 @@ impl Child {
             Phase::Adopting { .. } => "what an earlier daemon left",
             Phase::Adopted { .. } => "the steps before it",
             Phase::Preparing => "its preparation",
+            Phase::Occupied => return self.stuck.clone(),
             Phase::Spawning => "its process",
             Phase::Discovering { .. } => "its TCP port",
             Phase::Gating { .. } => "its gate",

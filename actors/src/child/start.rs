@@ -25,6 +25,37 @@ impl Child {
         ]
     }
 
+    /// Two processes of one component would share its files: nothing of it is touched before the other one is gone (C9).
+    pub(super) fn occupied(&mut self, reason: String) -> Vec<Effect> {
+        match self.phase {
+            Phase::Preparing => {
+                self.stuck = Some(reason.clone());
+                self.phase = Phase::Occupied;
+                vec![
+                    Effect::Disarm(Timer::Gate),
+                    Effect::Became(Life::Blocked { reason }),
+                    Effect::AwaitVacancy { attempt: self.attempt },
+                ]
+            }
+            Phase::Cancelling { spawning: false } => self.down(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn vacant(&mut self, now: Instant) -> Vec<Effect> {
+        if self.phase != Phase::Occupied {
+            return Vec::new();
+        }
+        self.stuck = None;
+        self.started_at = Some(now);
+        self.phase = Phase::Preparing;
+        vec![
+            self.arm(Timer::Gate, self.start_deadline),
+            Effect::Became(Life::Starting),
+            Effect::Prepare { attempt: self.attempt },
+        ]
+    }
+
     pub(super) fn prepared(&mut self, result: Result<(), PrepareError>, now: Instant) -> Vec<Effect> {
         match (&self.phase, result) {
             (Phase::Preparing, Ok(())) => {

@@ -19,6 +19,8 @@ impl Child {
                 Vec::new()
             }
             Event::Retry => self.retry(),
+            Event::Occupied { attempt, reason } if attempt == self.attempt => self.occupied(reason),
+            Event::Vacant { attempt } if attempt == self.attempt => self.vacant(now),
             Event::Prepared { attempt, result } if attempt == self.attempt => self.prepared(result, now),
             Event::Spawned { attempt, result } if attempt == self.attempt => self.spawned(result, now),
             Event::Timer { timer, attempt } if attempt == self.attempt => self.timer(timer, now),
@@ -31,6 +33,8 @@ impl Child {
             Event::Exited { identity, status } if self.is(&identity) => self.exited(&identity, status, now),
             Event::Reaped { identity, result } if self.is(&identity) => self.reaped(result, now),
             Event::Adopted { .. }
+            | Event::Occupied { .. }
+            | Event::Vacant { .. }
             | Event::Prepared { .. }
             | Event::Spawned { .. }
             | Event::Timer { .. }

@@ -459,6 +459,7 @@ fn a_stop_in_every_phase_of_a_start_ends_down_with_nothing_alive() {
 struct World {
     adopt: Option<u64>,
     prepare: Option<u64>,
+    occupied: Option<u64>,
     spawn: Option<u64>,
     discover: Option<Identity>,
     gate: Option<Identity>,
@@ -474,6 +475,7 @@ impl World {
             match effect {
                 Effect::Adopt { attempt } => self.adopt = Some(*attempt),
                 Effect::Prepare { attempt } => self.prepare = Some(*attempt),
+                Effect::AwaitVacancy { attempt } => self.occupied = Some(*attempt),
                 Effect::Abandon => self.prepare = None,
                 Effect::Spawn { attempt } => self.spawn = Some(*attempt),
                 Effect::Discover { identity } => self.discover = Some(identity.clone()),
@@ -503,7 +505,12 @@ impl World {
             1 => Event::Stop { deadline: None },
             2 => Event::Retry,
             3 => Event::Recheck { within: Duration::from_secs(1) },
+            4 if failed => Event::Vacant { attempt: self.occupied.take()? },
             4 => Event::Excuse,
+            5 if choice & 0x40 != 0 => {
+                let reason = "a stray".to_owned();
+                Event::Occupied { attempt: self.prepare.take()?, reason }
+            }
             5 => {
                 let result = if failed { Err(PrepareError::Retry("no".into())) } else { Ok(()) };
                 Event::Prepared { attempt: self.prepare.take()?, result }

@@ -8,7 +8,7 @@ pub use world::FakeWorld;
 
 use crate::host::{
     Accounted, Blueprint, Context, ExitStatus, GateError, Guard, Listeners, Listens, PrepareError, Processes,
-    Running, SpawnError, Spawned, Survivor, WaitNote,
+    Running, SpawnError, Spawned, Stray, Survivor, WaitNote,
 };
 use crate::identity::{ComponentId, Identity};
 use crate::policy::RestartPolicy;
@@ -46,6 +46,7 @@ impl Diary {
 #[derive(Debug)]
 struct Process {
     component: ComponentId,
+    pid: u32,
     digest: String,
     address: Option<SocketAddr>,
     exit: watch::Sender<Option<ExitStatus>>,
@@ -64,6 +65,9 @@ pub struct FakeHost {
     /// Components whose processes outlive SIGKILL.
     stuck: Arc<Mutex<BTreeSet<String>>>,
     silent: watch::Sender<Vec<String>>,
+    strays: watch::Sender<Vec<Stray>>,
+    /// Processes that no record names as the main one of their component.
+    abandoned: Arc<Mutex<BTreeSet<u32>>>,
     /// How many daemons have died on this host, and how many had when this one began.
     deaths: Arc<AtomicU64>,
     born_after: u64,
@@ -117,6 +121,17 @@ impl FakeHost {
         }
     }
 
+    /// Nobody knows of the latest process of `component` that it is its main one: it is adopted by nobody.
+    pub fn abandon(&self, component: &str) {
+        if let (Some(pid), Ok(mut abandoned)) = (self.pid(component), self.abandoned.lock()) {
+            abandoned.insert(pid);
+        }
+    }
+
+    fn is_abandoned(&self, process: &Process) -> bool {
+        self.abandoned.lock().is_ok_and(|abandoned| abandoned.contains(&process.pid))
+    }
+
     /// Where a process listens, as far as it was written down.
     pub fn address(&self, pid: u32) -> Option<SocketAddr> {
         self.processes.lock().ok()?.get(&pid)?.address
@@ -132,6 +147,9 @@ impl FakeHost {
 
     /// From now on, processes of `component` outlive every signal, or do so no longer.
     pub fn stick(&self, component: &str, stuck: bool) {
+        if !stuck {
+            self.end_strays(component);
+        }
         if let Ok(mut components) = self.stuck.lock() {
             if stuck {
                 components.insert(component.to_owned());
@@ -139,6 +157,17 @@ impl FakeHost {
                 components.remove(component);
             }
         }
+    }
+
+    /// What outlived SIGKILL is gone at last.
+    fn end_strays(&self, component: &str) {
+        let of_component = |stray: &Stray| stray.component.to_string() == component;
+        let ended: Vec<u32> =
+            self.strays().iter().filter(|stray| of_component(stray)).map(|stray| stray.pid).collect();
+        for pid in ended {
+            self.exit(pid, ExitStatus::Signal(9));
+        }
+        self.strays.send_modify(|strays| strays.retain(|stray| !of_component(stray)));
     }
 
     fn is_stuck(&self, component: &ComponentId) -> bool {
@@ -174,7 +203,7 @@ fn fake_identity(pid: u32) -> Identity {
 impl Processes for FakeHost {
     async fn survivors(&self) -> BTreeSet<ComponentId> {
         self.alive().await;
-        let left = |process: &&Process| !process.owned && !process.reaped;
+        let left = |process: &&Process| !process.owned && !process.reaped && !self.is_abandoned(process);
         let found = self.processes.lock().map(|processes| {
             processes.values().filter(left).map(|process| process.component.clone()).collect()
         });
@@ -184,10 +213,12 @@ impl Processes for FakeHost {
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
         self.alive().await;
         let mut processes = self.processes.lock().map_err(|error| error.to_string())?;
-        let left = processes
-            .iter_mut()
-            .rev()
-            .find(|(_, process)| process.component == *component && !process.owned && !process.reaped);
+        let left = processes.iter_mut().rev().find(|(_, process)| {
+            process.component == *component
+                && !process.owned
+                && !process.reaped
+                && !self.is_abandoned(process)
+        });
         Ok(left.map(|(pid, process)| {
             let alive = process.exit.borrow().is_none();
             self.diary.write(format!("adopt {component}"));
@@ -204,15 +235,33 @@ impl Processes for FakeHost {
         self.alive().await;
         let mut processes = self.processes.lock().map_err(|error| error.to_string())?;
         let strays = processes.values_mut().filter(|process| {
-            !process.owned && !process.reaped && !accounted.for_component(&process.component)
+            let is_stray = self.is_abandoned(process) || !accounted.for_component(&process.component);
+            is_stray && !process.owned && !process.reaped
         });
-        let ended = strays.map(|process| {
+        let mut ended = Vec::new();
+        for process in strays {
             self.diary.write(format!("stray {}", process.component));
+            if self.is_stuck(&process.component) {
+                let (component, pid) = (process.component.clone(), process.pid);
+                self.strays.send_modify(|strays| strays.push(Stray { component, pid, name: "fake".into() }));
+                continue;
+            }
             process.reaped = true;
             process.exit.send_if_modified(|exit| exit.replace(ExitStatus::Signal(9)).is_none());
-            process.component.to_string()
-        });
-        Ok(ended.collect())
+            ended.push(process.component.to_string());
+        }
+        Ok(ended)
+    }
+
+    fn strays(&self) -> Vec<Stray> {
+        self.strays.borrow().clone()
+    }
+
+    async fn strays_ended(&self, component: &ComponentId) {
+        let none = |strays: &Vec<Stray>| strays.iter().all(|stray| stray.component != *component);
+        if self.strays.subscribe().wait_for(none).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     async fn record_address(&self, _component: &ComponentId, identity: &Identity, address: SocketAddr) {
@@ -235,6 +284,7 @@ impl Processes for FakeHost {
         let pid = u32::try_from(processes.len()).unwrap_or(0) + 1;
         let process = Process {
             component: component.clone(),
+            pid,
             digest: spec.digest(),
             address: None,
             exit: watch::Sender::new(None),

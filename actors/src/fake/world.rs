@@ -6,8 +6,8 @@ use crate::child::actor::Outside;
 use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::handover::{Record, Side, Wish};
 use crate::host::{
-    Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease, NoPulse,
-    Recorded, TenantRecord,
+    Changes, Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease,
+    NoPulse, Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
@@ -15,6 +15,7 @@ use crate::root::{Kcp, World};
 use crate::spec::{Reaction, Seam, Step};
 use crate::status::{FrontStatus, FrontTarget};
 use async_trait::async_trait;
+use futures::stream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,8 @@ pub struct FakeWorld {
     guards: Arc<Mutex<BTreeMap<String, FakeGuard>>>,
     state: Arc<Mutex<State>>,
     stalled: watch::Sender<Option<String>>,
+    /// Where somebody tells of changes of the lease.
+    lease_told: Option<watch::Sender<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +124,19 @@ impl FakeWorld {
     pub fn set_lease(&self, holder: &str) {
         let holder = holder.to_owned();
         self.state().lease = Some(Lease { holder, uid: "1".into(), resource_version: "1".into() });
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+    }
+
+    /// Nobody holds it.
+    pub fn drop_lease(&self) {
+        self.state().lease = None;
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+    }
+
+    /// Changes of the lease are told.
+    #[must_use]
+    pub fn with_lease_watch(self) -> Self {
+        Self { lease_told: Some(watch::Sender::new(())), ..self }
     }
 
     pub fn break_canary(&self) {
@@ -384,11 +400,29 @@ impl KcpApi for FakeWorld {
         Ok(state.lease.clone())
     }
 
-    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn lease_changes(&self, _through: SocketAddr) -> Result<Changes, String> {
+        self.host.alive().await;
+        let Some(told) = self.lease_told.as_ref().map(watch::Sender::subscribe) else {
+            return Err("nobody tells".to_owned());
+        };
+        Ok(Box::pin(stream::unfold(told, |mut told| async {
+            told.changed().await.ok().map(|()| ((), told))
+        })))
+    }
+
+    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         self.host.alive().await;
         self.diary.write(format!("delete-lease {}", lease.holder));
+        let lives = |slot: &SlotName| {
+            lease.holder == format!("host_{slot}")
+                && self.host.pid(&format!("{}/kcp", slot.chain())).is_some()
+        };
+        if [SlotName::A, SlotName::B].iter().any(lives) {
+            self.diary.write(format!("under-a-leader {}", lease.holder));
+        }
         self.state().lease = None;
-        Ok(())
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+        Ok(true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {

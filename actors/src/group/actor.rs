@@ -17,6 +17,7 @@ use crate::root::WhenDown;
 use crate::root::waiters::{Arrival, Wait, Waiters, answered, stopping};
 use crate::spec::Step;
 use crate::status::{ChainState, TreeStatus};
+use crate::strays;
 use crate::supervisor::{ChainNews, GetStatus, Goal, Supervisor};
 use actix::prelude::*;
 use futures::future::join_all;
@@ -152,6 +153,7 @@ impl GroupActor {
         };
         Box::pin(look.into_actor(self).map(|survivors: Result<BTreeSet<ComponentId>, String>, actor, ctx| {
             actor.is_loading = false;
+            strays::tell(&actor.outside, ctx);
             let survivors = survivors.map_err(Refusal::Failed).inspect_err(|refusal| {
                 // Nothing was adopted: what runs runs on, and nobody is told that it is down.
                 actor.waiters.down(&Err(refusal.clone()));
@@ -220,10 +222,11 @@ impl GroupActor {
 
     fn status(&self) -> ResponseFuture<Result<Reply, Refusal>> {
         let asked: Vec<_> = self.held.iter().map(|held| held.addr.send(GetStatus)).collect();
+        let strays = strays::lines(&*self.outside.processes);
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let services = join_all(asked).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            Ok(Reply::Status(Box::new(TreeStatus { services, ..TreeStatus::default() })))
+            Ok(Reply::Status(Box::new(TreeStatus { services, strays, ..TreeStatus::default() })))
         })
     }
 }

@@ -99,7 +99,7 @@ impl Root {
             }
         }
         if self.all_down() {
-            self.waiters.down(&Ok(()));
+            self.waiters.down(&descent::end(&*self.world.outside.processes));
         } else if let Some(left) = self.descent.as_ref().and_then(|descent| descent.left.clone()) {
             self.waiters.down(&Err(left));
         }

@@ -1,19 +1,22 @@
 //! Waits on kcp's leader lease, as the handover needs them. The lease is 60 s / 5 s / 2 s and never released, so whoever
-//! starts or ends a kcp has to look after it.
+//! starts or ends a kcp has to look after it. Its holder's log is what tells the slots apart.
 //!
-//! The API is asked at [`LOOK`]: a lease changes every 2 s, and its holder's log is what tells the slots apart.
+//! A watch tells when to look again; without one the API is asked at [`LOOK`].
 
 use super::{KCP, Root};
-use crate::host::{KcpApi, Lease};
+use crate::host::{Changes, KcpApi, Lease};
 use crate::identity::SlotName;
 use actix::prelude::*;
+use futures::StreamExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-/// Between two looks at the lease.
+/// Between two looks at a lease that cannot be watched, or at a log that does not say yet who its process is.
 const LOOK: Duration = Duration::from_millis(250);
+/// A watch that says nothing for longer is not believed: a leader renews its lease every 2 s.
+const UNHEARD: Duration = Duration::from_secs(3);
 /// For how long a slot must have led before another may start: below 1 s, four starts of seven hung for good; from 2 s on
 /// none of thirteen did.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -21,6 +24,38 @@ const SETTLED: Duration = Duration::from_secs(2);
 const TAKEOVER: Duration = Duration::from_secs(75);
 /// Deleting takes one call; the rest is patience with an API under load.
 const RELEASE: Duration = Duration::from_secs(10);
+
+/// What tells of changes of the lease; opened by the first wait.
+#[derive(Default)]
+struct Watch {
+    changes: Option<Changes>,
+    was_open: bool,
+}
+
+impl Watch {
+    /// Resolves when there is something new to look at, after `limit` at the latest.
+    async fn change(&mut self, api: &dyn KcpApi, through: SocketAddr, limit: Duration) {
+        if self.changes.is_none() {
+            let (first, opened) = (!self.was_open, api.lease_changes(through).await.ok());
+            self.was_open |= opened.is_some();
+            self.changes = opened;
+            if first && self.changes.is_some() {
+                // It may have changed before the watch was there.
+                return;
+            }
+        }
+        let Some(changes) = &mut self.changes else { return sleep(LOOK.min(limit)).await };
+        match timeout(limit, changes.next()).await {
+            Ok(Some(())) => {}
+            // It has ended: the next wait opens another, not at once.
+            Ok(None) => {
+                self.changes = None;
+                sleep(LOOK.min(limit)).await;
+            }
+            Err(_late) => {}
+        }
+    }
+}
 
 /// A process that was seen to lead, and since when without a break.
 #[derive(Debug, Clone, Copy)]
@@ -37,12 +72,14 @@ pub(super) async fn settled(
     address: SocketAddr,
     mut since: Option<Instant>,
 ) -> Result<(Lease, Instant), String> {
-    let deadline = Instant::now() + TAKEOVER;
+    let (deadline, mut watch) = (Instant::now() + TAKEOVER, Watch::default());
     loop {
         let seen = leads(api, slot, address).await;
+        let mut left = UNHEARD;
         if let Ok(Some(lease)) = &seen {
             let since = *since.get_or_insert_with(Instant::now);
-            if since.elapsed() >= SETTLED {
+            left = SETTLED.saturating_sub(since.elapsed());
+            if left.is_zero() {
                 return Ok((lease.clone(), since));
             }
         } else {
@@ -52,7 +89,7 @@ pub(super) async fn settled(
             let seen = seen.err().unwrap_or_else(|| "another process holds it".to_owned());
             return Err(format!("slot {slot} does not hold the lease kcp-controllers: {seen}"));
         }
-        sleep(LOOK).await;
+        watch.change(api, address, left).await;
     }
 }
 
@@ -85,7 +122,7 @@ pub(super) async fn unsettled(
 
 /// Resolves once `slot` is the lease's holder.
 pub(super) async fn held(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) -> Result<(), String> {
-    let deadline = Instant::now() + TAKEOVER;
+    let (deadline, mut watch) = (Instant::now() + TAKEOVER, Watch::default());
     loop {
         let seen = leads(api, slot, address).await;
         match seen {
@@ -94,7 +131,7 @@ pub(super) async fn held(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) 
                 let seen = seen.err().unwrap_or_else(|| "another process holds it".to_owned());
                 return Err(format!("slot {slot} did not take the lease kcp-controllers: {seen}"));
             }
-            _ => sleep(LOOK).await,
+            _ => watch.change(api, address, UNHEARD).await,
         }
     }
 }
@@ -108,6 +145,9 @@ async fn release(api: &dyn KcpApi, gone: &[String], through: SocketAddr) -> Resu
             Ok(_) => return Ok(()),
             Err(reason) => Err(reason),
         };
+        if outcome == Ok(true) {
+            return Ok(());
+        }
         if Instant::now() >= deadline {
             return Err(format!(
                 "the lease kcp-controllers of {} was not deleted: {}; the new slot leads after 60 s",

@@ -10,6 +10,7 @@ use crate::host::{Accounted, Estate, Journal, Recorded, TenantRecord};
 use crate::identity::{ComponentId, SlotName};
 use crate::message::Refusal;
 use crate::spec::Step;
+use crate::strays;
 use crate::supervisor::Supervisor;
 use actix::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,7 @@ impl Root {
         };
         let read = async move { read.await.map_err(Refusal::Failed) };
         Box::pin(read.into_actor(self).map(|loaded: Result<Loaded, Refusal>, root, ctx| {
+            strays::tell(&root.world.outside, ctx);
             let built = loaded.and_then(|loaded| root.build(loaded, ctx));
             if let Err(refusal) = built {
                 root.course = Course::Down;

@@ -25,7 +25,7 @@ use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::status::{ChainState, HandoverStatus};
+use crate::status::{ChainState, HandoverStatus, Handovers};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use owned::Owned;
@@ -108,6 +108,7 @@ pub struct Root {
     descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
+    handovers: Handovers,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
     leads: Option<leadership::Leads>,
@@ -136,6 +137,7 @@ impl Root {
             descent: None,
             handover: None,
             last_handover: None,
+            handovers: Handovers::default(),
             led_by: None,
             leads: None,
             look: None,

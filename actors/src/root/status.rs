@@ -4,6 +4,7 @@ use super::{Owned, Root, handover};
 use crate::front::GetFront;
 use crate::message::{Refusal, Reply};
 use crate::status::{ChainState, ChainStatus, FrontStatus, TreeStatus};
+use crate::strays;
 use crate::supervisor::GetStatus;
 use actix::prelude::*;
 use futures::future::join_all;
@@ -23,8 +24,10 @@ impl Root {
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let canary = self.canary_status();
+        let strays = strays::lines(&*self.world.outside.processes);
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
+        let handovers = self.handovers.clone();
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let store = match store {
@@ -47,9 +50,11 @@ impl Root {
                 front,
                 tenants,
                 services,
+                strays,
                 handover,
                 canary,
                 upkeep: None,
+                handovers,
             })))
         })
     }

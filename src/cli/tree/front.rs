@@ -1,7 +1,7 @@
 //! The front in the tree: where it listens and leads, how full it is, whom it refused, and each slot's connections.
 
-use super::handover::drained;
 use super::{Branch, Columns};
+use crate::cli::handovers::drained;
 use crate::cli::terminal::{Style, Tone};
 use crate::cli::units;
 use berth_actors::identity::SlotName;

@@ -30,6 +30,14 @@ fn a_daemon_without_anything_is_one_line() {
 }
 
 #[test]
+fn what_even_sigkill_does_not_end_stands_under_the_first_line() {
+    let strays = vec!["demo/kine: kine (pid 77) of an earlier daemon outlives SIGKILL".to_owned()];
+    let text = render(&TreeStatus { strays, ..healthy() }, Style::PLAIN);
+    let second = text.lines().nth(1).unwrap();
+    assert_eq!(second, "│    demo/kine: kine (pid 77) of an earlier daemon outlives SIGKILL");
+}
+
+#[test]
 fn a_single_chain_is_drawn_like_a_tree() {
     golden("chain.txt", &render_chain(&troubled().tenants[1], Style::PLAIN));
 }

@@ -76,6 +76,7 @@ fn unexpected(reply: &Reply) -> Problem {
 pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
+        .route("/metrics", get(tree::metrics))
         .route("/v1/daemon", get(daemon::about))
         .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
         .route("/v1/kcp/history", get(kcp::history))

@@ -1,6 +1,7 @@
 //! Every route that carries a command or touches a cluster's files.
 
 use super::*;
+use berth_actors::data_adoption::{AdoptionPlan, Consent};
 use berth_actors::handover::{Record, Wish};
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, HandoverStatus};
@@ -21,6 +22,8 @@ async fn each_request_reaches_the_tree_as_its_command() {
     client.act("demo", Action::Restart).await.unwrap();
     client.act("demo", Action::Retry).await.unwrap();
     client.retry("slot-a").await.unwrap();
+    let consent = Consent { plan: "d".to_owned(), take_over: Some("u".to_owned()) };
+    client.adopt("demo", &consent).await.unwrap();
     client.delete_cluster("demo").await.unwrap();
     client.down().await.unwrap();
     assert_eq!(
@@ -32,6 +35,7 @@ async fn each_request_reaches_the_tree_as_its_command() {
             Command::RestartTenant { name: name() },
             Command::RetryTenant { name: name() },
             Command::RetryTenant { name: "slot-a".to_owned() },
+            Command::AdoptData { name: name(), consent },
             Command::DeleteTenant { name: name() },
             Command::Down,
         ]
@@ -58,6 +62,22 @@ async fn a_handover_that_was_rolled_back_is_told_as_it_went() {
     let harness = Harness::start(|_| Ok(Reply::Handover(Box::new(rolled_back()))));
     assert_eq!(harness.client.handover(Wish::Plain).await.unwrap(), rolled_back());
     assert_eq!(harness.asked(), [Command::Handover { wish: Wish::Plain }]);
+}
+
+#[actix::test]
+async fn the_plan_of_an_adoption_arrives_as_it_was_made() {
+    fn plan() -> AdoptionPlan {
+        AdoptionPlan {
+            differs: vec!["CopiedDataDir".to_owned()],
+            changes: vec!["the row".to_owned()],
+            beware: Vec::new(),
+            take_over: Some("uid".to_owned()),
+            digest: "d".to_owned(),
+        }
+    }
+    let harness = Harness::start(|_| Ok(Reply::Adoption(Box::new(plan()))));
+    assert_eq!(harness.client.plan_adoption("demo").await.unwrap(), plan());
+    assert_eq!(harness.asked(), [Command::PlanAdoption { name: "demo".to_owned() }]);
 }
 
 #[actix::test]

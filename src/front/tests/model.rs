@@ -363,7 +363,7 @@ fn a_drain_holds_the_answer_and_sends_it_corked_with_the_fin() {
     let before = model.client.0.borrow().got.len();
     model.run(&Op::Server(205));
     assert_eq!(model.client.0.borrow().got.len(), before);
-    model.pass(Duration::from_millis(5));
+    model.pass(model.config.drain.quiet_short);
     let client = model.client.0.borrow();
     assert!(client.corked && client.got_fin && client.got.len() == before + 205);
     assert!(model.server.0.borrow().got_fin);
@@ -419,6 +419,6 @@ fn of_a_long_answer_only_the_end_is_held() {
     model.run(&Op::Drain);
     model.run(&Op::Server(length));
     assert_eq!(model.client.0.borrow().got.len(), length - model.config.drain.tail);
-    model.pass(model.config.drain.quiet_h2);
+    model.pass(model.config.drain.quiet_long);
     assert!(model.client.0.borrow().got == model.answered && model.client.0.borrow().got_fin);
 }

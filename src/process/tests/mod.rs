@@ -7,6 +7,7 @@ mod escapes;
 mod life;
 mod postgres;
 mod storm;
+mod strays;
 mod tools;
 mod zombies;
 

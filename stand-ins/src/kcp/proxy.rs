@@ -9,7 +9,7 @@ use super::routes::{self, Decision, Forward, Shape};
 use super::state::{Ending, State};
 use futures::StreamExt;
 use http_body_util::{BodyExt, BodyStream, Limited, StreamBody};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::{request, response};
 use hyper::{Method, Request, Response, StatusCode};
@@ -29,6 +29,8 @@ pub(super) struct Dropped;
 const ANSWERED_AT_THE_END: f64 = 2.0 / 3.0;
 /// Largest single object; etcd takes 1.5 MiB.
 const LARGEST_OBJECT: usize = 8 << 20;
+/// The write buffer of a Go server's connection.
+const ONE_WRITE: u64 = 4096;
 const REVIEW_DEADLINE: Duration = Duration::from_secs(5);
 const DELAY: &str = "kcp-stand-in-delay";
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
@@ -176,6 +178,8 @@ async fn forward(state: &State, user: &str, to: &Forward, request: Request<Body>
         let speaks = move |_: &_| ready(!silent.as_ref().is_some_and(|file| file.exists()));
         let stream = BodyStream::new(body).filter(speaks).take_until(state.reached(Ending::Terminating));
         Response::from_parts(head, StreamBody::new(stream).boxed_unsync())
+    } else if body.size_hint().upper().is_some_and(|length| length <= ONE_WRITE) {
+        at_once(head, body).await
     } else {
         Response::from_parts(head, body.boxed_unsync())
     };
@@ -223,6 +227,17 @@ fn is_json(head: &response::Parts) -> bool {
     let of =
         |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     of(header::CONTENT_TYPE).starts_with("application/json")
+}
+
+/// A small answer's head and body leave in one write, as a Go server's do.
+async fn at_once(
+    head: response::Parts,
+    body: impl hyper::body::Body<Data = Bytes, Error = Broken> + Send + 'static,
+) -> Response<Body> {
+    match body.collect().await {
+        Ok(body) => Response::from_parts(head, body::whole(body.to_bytes())),
+        Err(error) => Answer::internal(&error.to_string()).into_response(),
+    }
 }
 
 /// The object with `kcp.io/cluster`, as every object of a logical cluster carries it.

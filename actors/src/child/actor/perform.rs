@@ -3,7 +3,8 @@
 use super::{ChildActor, What};
 use crate::child::{Effect, Event, Found, Life, Timer};
 use crate::host::{
-    self, GateError, Guard, Listeners, Listens, PrepareError, Running, SpawnError, Survivor, WaitNote,
+    self, Blueprint, GateError, Guard, Listeners, Listens, PrepareError, Running, SpawnError, Survivor,
+    WaitNote,
 };
 use crate::identity::Identity;
 use crate::message::TreeEvent;
@@ -23,6 +24,13 @@ impl ChildActor {
             Effect::Adopt { attempt } => self.adopt(attempt, ctx),
             Effect::Prepare { attempt } => self.prepare(attempt, ctx),
             Effect::Abandon => cancel(&mut self.preparing, ctx),
+            Effect::AwaitVacancy { attempt } => {
+                let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
+                let wait = async move { processes.strays_ended(&id).await };
+                ctx.spawn(wait.into_actor(self).map(move |(), actor, ctx| {
+                    actor.feed(Event::Vacant { attempt }, ctx);
+                }));
+            }
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
                 self.note.say("");
@@ -78,7 +86,7 @@ impl ChildActor {
         }
     }
 
-    /// The guard first, then the blueprint: a start that the guard refuses has changed nothing.
+    /// Begins with a look at what holds its place.
     fn prepare(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         self.note.say("");
         self.running = None;
@@ -86,20 +94,24 @@ impl ChildActor {
         let (blueprint, seam, note) =
             (Arc::clone(&self.step.blueprint), self.step.seam.clone(), self.note.clone());
         let upstream = self.upstream.clone();
+        let stray = self.outside.processes.strays().into_iter().find(|stray| stray.component == self.id);
         let work = async move {
-            if let Seam::Guarded(guard) = seam {
-                note.say("the identity guard");
-                guard.check(&note).await?;
+            if let Some(stray) = stray {
+                return Err(stray);
             }
-            blueprint.prepare(&upstream, &note).await
+            Ok(checked_and_prepared(seam, &*blueprint, &upstream, &note).await)
         };
-        let handle = ctx.spawn(work.into_actor(self).map(
-            move |result: Result<ProcessSpec, PrepareError>, actor, ctx| {
-                actor.preparing = None;
-                let result = result.map(|spec| actor.spec = Some(Box::new(spec)));
-                actor.feed(Event::Prepared { attempt, result }, ctx);
-            },
-        ));
+        let handle = ctx.spawn(work.into_actor(self).map(move |result, actor, ctx| {
+            actor.preparing = None;
+            let event = match result {
+                Err(stray) => Event::Occupied { attempt, reason: stray.to_string() },
+                Ok(result) => {
+                    let result = result.map(|spec| actor.spec = Some(Box::new(spec)));
+                    Event::Prepared { attempt, result }
+                }
+            };
+            actor.feed(event, ctx);
+        }));
         self.preparing = Some(handle);
     }
 
@@ -266,13 +278,14 @@ impl ChildActor {
             Life::Done { how } => format!("done: {how}"),
             Life::Stuck { reason } => format!("cannot be ended yet: {reason}"),
             Life::Unguarded => "the identity guard lost its hold on the database, and looks again".to_owned(),
+            Life::Blocked { reason } => format!("cannot start yet: {reason}"),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
         if matches!(life, Life::Ready { .. }) {
             self.watch_hold(ctx);
         }
         match life {
-            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Unguarded => {
+            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Unguarded | Life::Blocked { .. } => {
                 tracing::warn!(component = %self.id, "{what}");
             }
             _ => tracing::info!(component = %self.id, "{what}"),
@@ -345,6 +358,20 @@ async fn guarded(guard: &dyn Guard, note: &WaitNote) -> Result<(), GateError> {
         }
         tokio::time::sleep(GUARD_LOOK).await;
     }
+}
+
+/// The guard first: a start that it refuses has changed nothing.
+async fn checked_and_prepared(
+    seam: Seam,
+    blueprint: &dyn Blueprint,
+    upstream: &host::Context,
+    note: &WaitNote,
+) -> Result<ProcessSpec, PrepareError> {
+    if let Seam::Guarded(guard) = seam {
+        note.say("the identity guard");
+        guard.check(note).await?;
+    }
+    blueprint.prepare(upstream, note).await
 }
 
 fn cancel(slot: &mut Option<SpawnHandle>, ctx: &mut Context<ChildActor>) {

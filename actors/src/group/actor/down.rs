@@ -55,7 +55,7 @@ impl GroupActor {
 
     pub(super) fn tell_down(&mut self) {
         if self.group.is_down() {
-            self.waiters.down(&Ok(()));
+            self.waiters.down(&descent::end(&*self.outside.processes));
         } else if let Some(Descent { end: End::Left(left), .. }) = &self.descent {
             self.waiters.down(&Err(left.clone()));
         }

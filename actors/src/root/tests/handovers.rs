@@ -91,7 +91,7 @@ async fn a_handover_cut_short_after_the_retarget_starts_on_the_new_slot() {
     assert_eq!(world.record().map(|record| record.phase), Some(Phase::Done));
 }
 
-const PHASES: [Phase; 10] = [
+pub(super) const PHASES: [Phase; 10] = [
     Phase::Staged,
     Phase::Started,
     Phase::Ready,
@@ -104,12 +104,12 @@ const PHASES: [Phase; 10] = [
     Phase::RolledBack,
 ];
 
-fn over(status: &TreeStatus) -> bool {
+pub(super) fn over(status: &TreeStatus) -> bool {
     status.handover.as_ref().is_some_and(|handover| handover.outcome != HandoverOutcome::Running)
 }
 
 /// One slot has processes, and the front is on it.
-fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
+pub(super) fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
     let active = status.active_slot.unwrap();
     let live = world.host.live();
     let of = |slot: SlotName| live.iter().filter(|name| name.starts_with(slot.chain())).count();
@@ -120,7 +120,7 @@ fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
 }
 
 /// A handover that stands still right after `phase` was journalled.
-async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
+pub(super) async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
     let world = FakeWorld::default();
     let root = start(&world).await;
     until(&root, all_ready).await;

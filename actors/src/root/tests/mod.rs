@@ -6,13 +6,16 @@ mod data_adoption;
 mod down;
 mod handovers;
 mod histories;
+mod plans;
+mod resumption;
+mod strays;
 mod tenants;
 
 use super::*;
 use crate::fake::FakeWorld;
 use crate::handover::{Phase, Record, Wish};
 use crate::host::{ExitStatus, PrepareError};
-use crate::status::{ChainStatus, TreeStatus};
+use crate::status::{ChainStatus, ChildState, ChildStatus, TreeStatus};
 
 /// Polls the status under paused time until `wanted` holds; a minute of virtual time is the limit.
 async fn until(root: &Addr<Root>, wanted: impl Fn(&TreeStatus) -> bool) -> TreeStatus {
