@@ -8,6 +8,7 @@ pub mod defaults;
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod limits;
 mod setting;
 mod show;
 mod supervision;
@@ -18,9 +19,10 @@ mod tests;
 
 pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
+pub use limits::{LimitsConfig, LimitsOf};
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{LogSize, PortRange, Span};
+pub use values::{CpuShare, LogSize, MemorySize, PortRange, Span};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,8 @@ pub struct Config {
     pub logs: LogsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
+    /// What each component may take of the host.
+    pub limits: LimitsConfig,
     /// How each component starts, stops and comes back.
     pub supervision: SupervisionConfig,
 }
@@ -183,6 +187,7 @@ impl Config {
                     ccm: store(given.ccm),
                 }
             },
+            limits: limits::read(file.limits, origin)?,
             supervision: supervision::read(file.supervision, origin)?,
         })
     }

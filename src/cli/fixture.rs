@@ -102,6 +102,7 @@ pub(super) fn healthy() -> TreeStatus {
         )],
         services: Vec::new(),
         strays: Vec::new(),
+        remarks: Vec::new(),
         handover: None,
     }
 }

@@ -101,7 +101,8 @@ impl Daemon {
         journal.read().await.map_err(DaemonError::Record)?;
         // Before orphans are collected: a survivor that ends meanwhile is not one.
         let hosted = layout.clone();
-        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
+        let processes =
+            off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
         if let Some(front) = &front {

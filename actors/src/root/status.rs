@@ -24,6 +24,7 @@ impl Root {
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let strays = strays::lines(&*self.world.outside.processes);
+        let remarks = self.world.outside.processes.remarks();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
         Box::pin(async move {
@@ -49,6 +50,7 @@ impl Root {
                 tenants,
                 services,
                 strays,
+                remarks,
                 handover,
             })))
         })
