@@ -309,6 +309,9 @@ pub struct Lease {
     pub resource_version: String,
 }
 
+/// Something changed; look again.
+pub type Changes = BoxStream<'static, ()>;
+
 /// A write was not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPulse {
@@ -317,9 +320,6 @@ pub enum NoPulse {
     /// It could not be written, read or watched, in one line: says nothing about the watches.
     Unasked(String),
 }
-
-/// Something changed; look again.
-pub type Changes = BoxStream<'static, ()>;
 
 /// What a handover asks of the kcp API itself.
 #[async_trait]

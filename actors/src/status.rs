@@ -23,6 +23,8 @@ pub struct TreeStatus {
     pub strays: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
+    #[serde(default)]
+    pub handovers: Handovers,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<CanaryStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -117,6 +117,7 @@ pub(crate) fn healthy() -> TreeStatus {
         services: Vec::new(),
         strays: Vec::new(),
         handover: None,
+        handovers: Handovers::default(),
         canary: Some(CanaryStatus {
             slot: SlotName::A,
             state: CanaryState::Seen { took_ms: 4 },
@@ -124,7 +125,6 @@ pub(crate) fn healthy() -> TreeStatus {
             interval_ms: 60_000,
         }),
         upkeep: None,
-        handovers: Handovers::default(),
     }
 }
 

@@ -20,6 +20,8 @@ pub enum KcpVerb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Show past handovers: why, how they ended, where their time went
+    History(History),
     /// Move kcp to the other slot with another kcp in it
     #[command(disable_version_flag = true)]
     Upgrade {
@@ -45,8 +47,6 @@ pub enum KcpVerb {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Show past handovers: why, how they ended, where their time went
-    History(History),
 }
 
 #[derive(Debug, Args)]
@@ -63,6 +63,7 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
     match verb {
         KcpVerb::Handover { dry_run: true } => plan(client, Wish::Plain).await,
         KcpVerb::Handover { dry_run: false } => shown(client, client.handover(Wish::Plain)).await,
+        KcpVerb::History(args) => history(client, &args).await,
         KcpVerb::Upgrade { version, path, allow_downgrade } => {
             let path = path.map(std::path::absolute).transpose()?;
             shown(client, client.upgrade_kcp(&NewKcp { version, path, allow_downgrade })).await

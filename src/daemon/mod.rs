@@ -27,6 +27,7 @@ use crate::layout::Layout;
 use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
 use crate::preflight;
+use crate::process;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
@@ -270,6 +271,7 @@ impl Daemon {
 
 /// Runs a daemon's life on the one arbiter every actor shares.
 pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    process::share_one_heap();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
         Ok(runtime) => runtime,

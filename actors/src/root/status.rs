@@ -23,8 +23,8 @@ impl Root {
         let unreadable = self.unreadable.clone();
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
-        let canary = self.canary_status();
         let strays = strays::lines(&*self.world.outside.processes);
+        let canary = self.canary_status();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
         let handovers = self.handovers.clone();
@@ -52,9 +52,9 @@ impl Root {
                 services,
                 strays,
                 handover,
+                handovers,
                 canary,
                 upkeep: None,
-                handovers,
             })))
         })
     }
