@@ -29,8 +29,6 @@ pub struct TreeStatus {
     pub canary: Option<CanaryStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upkeep: Option<Upkeep>,
-    #[serde(default)]
-    pub handovers: Handovers,
 }
 
 /// Which kcp runs, and what an operator has to see to.

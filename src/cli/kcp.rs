@@ -76,7 +76,6 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
             }
             Ok(Exit::Ok)
         }
-        KcpVerb::History(args) => history(client, &args).await,
     }
 }
 
