@@ -5,7 +5,7 @@ use berth_actors::host::DrainReport;
 use berth_actors::identity::SlotName;
 use berth_actors::status::*;
 
-pub(super) fn child(name: &str, state: ChildState) -> ChildStatus {
+pub(crate) fn child(name: &str, state: ChildState) -> ChildStatus {
     ChildStatus {
         name: name.to_owned(),
         state,
@@ -22,7 +22,7 @@ pub(super) fn child(name: &str, state: ChildState) -> ChildStatus {
     }
 }
 
-pub(super) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> ChildStatus {
+pub(crate) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> ChildStatus {
     ChildStatus {
         pid: Some(pid),
         address: port.map(|port| ([127, 0, 0, 1], port).into()),
@@ -32,11 +32,11 @@ pub(super) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> C
     }
 }
 
-pub(super) fn chain(name: &str, state: ChainState, children: Vec<ChildStatus>) -> ChainStatus {
+pub(crate) fn chain(name: &str, state: ChainState, children: Vec<ChildStatus>) -> ChainStatus {
     ChainStatus { name: name.to_owned(), state, reason: None, children }
 }
 
-pub(super) fn front(slot: SlotName, port: u16) -> FrontStatus {
+pub(crate) fn front(slot: SlotName, port: u16) -> FrontStatus {
     let traffic = |slot, open, accepted| SlotTraffic {
         slot,
         open,
@@ -65,20 +65,20 @@ pub(super) fn front(slot: SlotName, port: u16) -> FrontStatus {
     }
 }
 
-pub(super) fn phases(names: &[(&str, u64)]) -> Vec<PhaseStatus> {
+pub(crate) fn phases(names: &[(&str, u64)]) -> Vec<PhaseStatus> {
     names
         .iter()
         .map(|(phase, took_ms)| PhaseStatus { phase: (*phase).to_owned(), took_ms: *took_ms })
         .collect()
 }
 
-pub(super) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> HandoverStatus {
+pub(crate) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> HandoverStatus {
     let begun = Record::new(SlotName::B, Wish::Plain).status();
     HandoverStatus { outcome, phases: phases(reached), ..begun }
 }
 
 /// kcp in slot a, one healthy cluster, nothing wrong.
-pub(super) fn healthy() -> TreeStatus {
+pub(crate) fn healthy() -> TreeStatus {
     let hours = 2 * 3_600_000 + 3 * 60_000;
     TreeStatus {
         store: Some(chain("kcp-store", ChainState::Ready, vec![ready("postgres", 4711, None, hours)])),
@@ -117,11 +117,19 @@ pub(super) fn healthy() -> TreeStatus {
         services: Vec::new(),
         strays: Vec::new(),
         handover: None,
+        handovers: Handovers::default(),
+        canary: Some(CanaryStatus {
+            slot: SlotName::A,
+            state: CanaryState::Seen { took_ms: 4 },
+            landed_ago_ms: Some(21_000),
+            interval_ms: 60_000,
+        }),
+        upkeep: None,
     }
 }
 
 /// A handover is running, one cluster recovers, one gave up, one was refused.
-pub(super) fn troubled() -> TreeStatus {
+pub(crate) fn troubled() -> TreeStatus {
     let mut status = healthy();
     status.slots[1] = chain(
         "slot-b",

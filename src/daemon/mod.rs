@@ -22,8 +22,9 @@ use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
 use crate::front::{Descriptors, Front, FrontConfig, Misfit};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, Releases, stand_in, upkeep};
 use crate::layout::Layout;
+use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
@@ -115,18 +116,23 @@ impl Daemon {
         let kcp = KcpConfig {
             layout: layout.clone(),
             program: components.kcp.clone(),
+            releases: Releases::open(&layout).map_err(DaemonError::Record)?,
             kube_apiserver: components.kube_apiserver.path.clone(),
             stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
+            ports: settings.slot_ports,
             goaway_chance: settings.goaway_chance,
             owner: accounts.owner,
         };
+        let recovered = kcp.clone();
+        off_thread(move || recovered.recover()).await.map_err(DaemonError::Record)?;
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let (events, received) = broadcast::channel(EVENT_LAG);
         if let Some(front) = &front {
             actix_rt::spawn(tell_of_front(misfit, front.refusals(), events.clone()));
         }
+        let told = events.clone();
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let estate =
@@ -135,21 +141,27 @@ impl Daemon {
             outside,
             estate: Arc::new(estate.clone()),
             kcp: front.as_ref().map(|front| Kcp {
-                api: Arc::new(KcpClient::new(kcp)),
+                api: Arc::new(KcpClient::new(kcp.clone())),
                 journal: Arc::new(journal.clone()),
                 dataplane: Arc::new(front.clone()),
                 drain_limit: settings.drain_limit,
+                canary: settings.canary,
             }),
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
         actix_rt::spawn(estate.clone().keep_credentials());
+        actix_rt::spawn(upkeep::tell(kcp, root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let (desk, upgrades) = DaemonDesk::open();
         let socket = layout.control_socket();
         let server = ControlServer::bind(&socket, desk, root.clone().recipient(), Arc::new(estate), hub)?;
         let control = CancellationToken::new();
+        if let Some(listen) = settings.metrics_listen {
+            let metrics = MetricsServer::bind(listen, root.clone().recipient()).await?;
+            actix_rt::spawn(metrics.serve(control.clone()));
+        }
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);
         Ok(Self {

@@ -5,11 +5,11 @@
 //! nothing, and a thousand starts at once do not make hundreds of threads. The host calls [`Births::run`].
 
 use crate::off_thread::off_thread;
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -23,8 +23,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// One job wakes one thread. (Threads that take turns at a channel's receiver wake the next in turn for nothing.)
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+}
+
 pub(super) struct Births {
-    jobs: Sender<Job>,
+    queue: Arc<Queue>,
     free: Arc<Semaphore>,
     /// Counts, so that a long queue is not taken for births that hang.
     done: Arc<AtomicU64>,
@@ -40,15 +53,14 @@ impl Births {
     /// The threads end when this is dropped.
     pub(super) fn new() -> Self {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
-        let (jobs, queue) = channel();
-        let queue = Arc::new(Mutex::new(queue));
+        let queue = Arc::<Queue>::default();
         let started = (0..cpus.clamp(THREADS.0, THREADS.1)).filter(|_| {
             let queue = Arc::clone(&queue);
             let thread = thread::Builder::new().name("berth-births".to_owned());
-            thread.spawn(move || work_off(&queue)).is_ok()
+            thread.spawn(move || queue.work_off()).is_ok()
         });
         let free = Arc::new(Semaphore::new(started.count()));
-        Self { jobs, free, done: Arc::default() }
+        Self { queue, free, done: Arc::default() }
     }
 
     /// Runs `work` on one of the threads, inside the caller's runtime. Dropping the future does not end it.
@@ -64,21 +76,14 @@ impl Births {
             // Whoever asked may have gone away.
             let _ = answer.send(result);
         };
-        match self.jobs.send(Box::new(job)) {
-            // A permit is a thread that waits for a job, so it is done at once.
-            Ok(()) => match wait.await {
-                Ok(result) => result,
-                Err(_) => std::panic::resume_unwind(Box::new("a birth panicked")),
-            },
-            Err(job) => {
-                job.0();
-                std::future::pending().await
-            }
+        // A permit is a thread that waits for a job, so it is done at once.
+        self.queue.put(Box::new(job));
+        match wait.await {
+            Ok(result) => result,
+            Err(_) => std::panic::resume_unwind(Box::new("a birth panicked")),
         }
     }
-}
 
-impl Births {
     /// A free thread; `None` when all of them hang.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let mut turn = pin!(Arc::clone(&self.free).acquire_owned());
@@ -93,12 +98,39 @@ impl Births {
     }
 }
 
-fn work_off(queue: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match job {
-            Ok(job) => job(),
-            Err(_) => return,
+impl Drop for Births {
+    fn drop(&mut self) {
+        self.queue.state().is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, job: Job) {
+        self.state().jobs.push_back(job);
+        self.changed.notify_one();
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn work_off(&self) {
+        while let Some(job) = self.next() {
+            job();
         }
     }
 }

@@ -14,6 +14,7 @@
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
+//! memory    what components hold of it
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
@@ -33,6 +34,7 @@ mod leftovers;
 mod life;
 pub mod lock;
 mod mark;
+mod memory;
 pub mod orphans;
 mod post_mortem;
 mod raw;
@@ -46,7 +48,8 @@ pub mod tool;
 mod unrecorded;
 
 pub use host::ProcessHost;
-pub use identity::{is_alive, of as identity_of};
+pub use identity::{age_of, is_alive, of as identity_of};
+pub use memory::{Held, held_by};
 pub(crate) use raw::watch;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::front::{Drain, Retarget};
 use crate::handover::{Effect, Event, Handover, Lost, Phase, Record, Side, Wish};
 use crate::identity::SlotName;
 use crate::message::{Refusal, Reply};
-use crate::status::{ChainState, HandoverStatus, PhaseStatus};
+use crate::status::{ChainState, HandoverOutcome, HandoverStatus, PhaseStatus};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use std::future::Future;
@@ -68,8 +68,9 @@ impl Running {
         self.machine.record()
     }
 
+    /// It runs until its last record is durable and has its place in the history.
     pub(super) fn status(&self) -> HandoverStatus {
-        self.record().status()
+        HandoverStatus { outcome: HandoverOutcome::Running, ..self.record().status() }
     }
 
     fn is_resumed(&self) -> bool {
@@ -190,6 +191,11 @@ impl Root {
                 "slot {from} had not ended {seconds} s after its stop signal, and was killed"
             ));
         }
+        if let Event::Drained(report) = &event {
+            let from = running.record().from;
+            self.event("front", format!("slot {from} is drained: {report}"));
+        }
+        let Some(running) = &mut self.handover else { return };
         for effect in running.machine.step(event) {
             self.perform_handover(effect, ctx);
         }
@@ -246,6 +252,7 @@ impl Root {
             Effect::TakeBack => self.take_back(from, ctx),
             Effect::Drain => {
                 let Some(front) = self.front.clone() else { return };
+                self.event("front", format!("drains slot {from}, within {} ms", kcp.drain_limit.as_millis()));
                 let drain = Drain { slot: from, limit: kcp.drain_limit };
                 self.answer(ctx, async move { Event::Drained(front.send(drain).await.unwrap_or_default()) });
             }
@@ -451,7 +458,7 @@ impl Root {
 
     fn finish_handover(&mut self, rolled_back: Option<String>, ctx: &mut Context<Self>) {
         let Some(running) = self.handover.take() else { return };
-        let status = running.status();
+        let status = running.record().status();
         if rolled_back.is_some() {
             // The slot that went may have taken the lease with it.
             (self.led_by, self.leads) = (None, None);
@@ -460,6 +467,7 @@ impl Root {
             "handover",
             rolled_back.map_or("done".to_owned(), |reason| format!("rolled back: {reason}")),
         );
+        self.handovers.count(&status);
         self.last_handover = Some(status.clone());
         if let Some(reply) = running.reply {
             let _ = reply.send(Ok(Reply::Handover(Box::new(status))));

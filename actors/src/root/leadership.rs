@@ -138,16 +138,15 @@ pub(super) async fn held(api: &dyn KcpApi, slot: SlotName, address: SocketAddr) 
 
 /// Deletes the lease while its holder is one of `gone`: processes that have ended. Another holder's lease is left alone.
 async fn release(api: &dyn KcpApi, gone: &[String], through: SocketAddr) -> Result<(), String> {
-    let (deadline, mut was_deleted) = (Instant::now() + RELEASE, false);
+    let deadline = Instant::now() + RELEASE;
     loop {
         let outcome = match api.lease(through).await {
             Ok(Some(lease)) if gone.contains(&lease.holder) => api.delete_lease(through, &lease).await,
             Ok(_) => return Ok(()),
             Err(reason) => Err(reason),
         };
-        // A lease that was changed meanwhile was left alone: only a look tells.
-        if outcome.is_ok() && !std::mem::replace(&mut was_deleted, true) {
-            continue;
+        if outcome == Ok(true) {
+            return Ok(());
         }
         if Instant::now() >= deadline {
             return Err(format!(

@@ -5,6 +5,7 @@
 //! `data_adoption` overrides a refusal of the identity guard,
 //! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
 
+mod canary;
 mod data_adoption;
 mod down;
 mod handover;
@@ -18,12 +19,13 @@ mod tenants;
 mod tests;
 pub(crate) mod waiters;
 
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::status::{ChainState, HandoverStatus};
+use crate::status::{ChainState, HandoverStatus, Handovers};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use owned::Owned;
@@ -57,6 +59,8 @@ pub struct Kcp {
     pub dataplane: Arc<dyn Dataplane>,
     /// How long a drain may take before the connections that are left are cut.
     pub drain_limit: Duration,
+    /// `None`: nobody looks whether the serving slot's watches are alive.
+    pub canary: Option<Cadence>,
 }
 
 impl std::fmt::Debug for Kcp {
@@ -104,10 +108,12 @@ pub struct Root {
     descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
+    handovers: Handovers,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
     leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
+    aviary: canary::Aviary,
 }
 
 impl Root {
@@ -131,9 +137,11 @@ impl Root {
             descent: None,
             handover: None,
             last_handover: None,
+            handovers: Handovers::default(),
             led_by: None,
             leads: None,
             look: None,
+            aviary: canary::Aviary::default(),
         }
     }
 
@@ -177,6 +185,7 @@ impl Root {
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
+        self.keep_canary(ctx);
         if let Some(arrival) = self.arrival() {
             self.waiters.ready(&arrival);
         }

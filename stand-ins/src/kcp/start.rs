@@ -199,6 +199,7 @@ fn state(
         goaway_chance: options.goaway_chance,
         lease_retry: knobs.lease_retry,
         half_close: knobs.half_close,
+        silent_watches: knobs.silent_watches.clone(),
         hung: AtomicBool::new(hung),
         backend_log: backend.log.clone(),
         progress: watch::Sender::new(Progress::Serving),

@@ -29,6 +29,8 @@ pub(super) struct State {
     pub goaway_chance: f64,
     pub lease_retry: Duration,
     pub half_close: bool,
+    /// While there is such a file, no watch shows an event.
+    pub silent_watches: Option<PathBuf>,
     /// The start will never end: told to, or the backend's does not.
     pub hung: AtomicBool,
     pub backend_log: PathBuf,
