@@ -34,7 +34,7 @@ fn is_refused(status: &TreeStatus) -> bool {
 
 async fn sql(home: &Home, statement: &str) {
     let sockets = home.layout().sockets("demo").unwrap();
-    let client = databases::connect(&sockets, "kine", "postgres").await.unwrap();
+    let client = databases::connect(&sockets, "postgres", "kine").await.unwrap();
     client.batch_execute(statement).await.unwrap();
 }
 

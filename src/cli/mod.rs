@@ -6,6 +6,7 @@
 pub mod changes;
 mod cluster;
 mod config;
+mod doctor;
 mod down;
 mod events;
 pub mod exit;
@@ -136,6 +137,8 @@ pub enum ClientVerb {
     /// Plain services of `berth supervise`: start, stop
     #[command(subcommand)]
     Service(service::ServiceVerb),
+    /// Look at the host as `berth up` would, and at the daemon that runs; changes nothing
+    Doctor(doctor::Doctor),
     /// The configuration of `berth up`
     #[command(subcommand)]
     Config(config::ConfigVerb),
@@ -160,6 +163,7 @@ pub fn run(place: &Place, verb: ClientVerb) -> ExitCode {
 async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
     match verb {
         ClientVerb::Config(verb) => config::run(place, &verb),
+        ClientVerb::Doctor(args) => doctor::run(place, &args).await,
         ClientVerb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
@@ -181,7 +185,9 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
                 ClientVerb::Service(verb) => service::run(&client, verb).await,
-                ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),
+                ClientVerb::Config(_) | ClientVerb::Doctor(_) | ClientVerb::Completions { .. } => {
+                    Ok(Exit::Ok)
+                }
             }
         }
     }

@@ -42,6 +42,7 @@ fn every_documented_command_line_parses() {
         "berth cluster stop demo",
         "berth cluster restart demo",
         "berth cluster retry demo",
+        "berth cluster adopt demo --yes --take-over 0b1c-2d3e",
         "berth retry kcp-store",
         "berth cluster logs demo kine --follow",
         "berth cluster kubeconfig demo -o demo.kubeconfig",
@@ -51,7 +52,13 @@ fn every_documented_command_line_parses() {
         "berth kcp handover",
         "berth kcp handover --dry-run",
         "berth kcp history -n 3 --json",
+        "berth kcp kubeconfig",
+        "berth kcp upgrade --version v0.34.0 --allow-downgrade",
+        "berth kcp upgrade --path ./kcp",
+        "berth kcp rotate-certs --now",
+        "berth kcp kubeconfig -o kcp.kubeconfig",
         "berth config show --config /etc/berth.toml",
+        "berth doctor --config /etc/berth.toml",
         "berth completions bash",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));

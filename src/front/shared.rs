@@ -49,6 +49,10 @@ impl Shared {
         self.target.send_replace(target);
     }
 
+    pub(super) fn target(&self) -> Target {
+        *self.target.borrow()
+    }
+
     pub(super) fn targets(&self) -> watch::Receiver<Target> {
         self.target.subscribe()
     }

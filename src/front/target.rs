@@ -1,9 +1,9 @@
-//! Finds a server for a client: dials the target of the moment before a byte is relayed, dials again when it refuses or has
-//! changed, parks the client while there is none. Never gives a client to a slot that was replaced while it was dialled.
+//! Finds a server for a client that [`super::dial`] found none for: dials the target of the moment before a byte is relayed,
+//! dials again when it refuses or has changed, parks the client while there is none. Never gives a client to a slot that was
+//! replaced while it was dialled.
 
 use super::shared::{Shared, Target};
 use super::slots::Member;
-use super::wire;
 use berth_actors::identity::SlotName;
 use std::io;
 use std::net::SocketAddr;
@@ -116,7 +116,6 @@ async fn connect(address: SocketAddr, shared: &Shared) -> io::Result<TcpStream> 
     if server.local_addr()? == server.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    wire::tune(&server, shared.config.keepalive)?;
     Ok(server)
 }
 

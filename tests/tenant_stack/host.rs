@@ -86,7 +86,7 @@ impl Guard for Agreeable {
     }
 
     async fn lost(&self) {
-        std::future::pending().await
+        std::future::pending().await;
     }
 }
 
@@ -101,6 +101,11 @@ pub(crate) struct Life {
 /// Prepares and spawns; knows its port where it has one.
 pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Context) -> Life {
     let spec = blueprint.prepare(context, &WaitNote::default()).await.unwrap();
+    launch(name, blueprint, spec).await
+}
+
+/// Spawns what was prepared.
+pub(crate) async fn launch(name: &str, blueprint: &dyn Blueprint, spec: ProcessSpec) -> Life {
     let log = berth::files::open_log(&spec.output, spec.user).unwrap();
     let log_offset = log.metadata().unwrap().len();
     let mut command = Command::new(&spec.program);
@@ -121,6 +126,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),
+        Listens::Fixed(address) => Some(address),
     };
     let running = Running { identity, address, log: spec.output.clone(), log_offset };
     Life { name: name.to_owned(), child, running, spec }

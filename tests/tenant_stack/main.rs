@@ -55,7 +55,10 @@ async fn admin(place: &Place) -> Client {
 async fn a_tenant_starts_stops_and_starts_again_with_its_data() {
     let place = Place::new("demo");
     let steps = steps(&place);
+    let plugins = Path::new("/usr/libexec/kubernetes");
+    let was_there = plugins.exists();
     let lives = host::start(&steps).await;
+    assert_eq!(plugins.exists(), was_there, "the controller manager stays in its directory");
 
     let client = admin(&place).await;
     let names: Vec<_> = Api::<Namespace>::all(client.clone())
@@ -88,6 +91,13 @@ async fn a_tenant_starts_stops_and_starts_again_with_its_data() {
 
     // A killed postgres comes back under them; each gate opens again without a restart.
     host::kill(&mut lives[0]).await;
+    // kine logs key and value of a write that fails.
+    secret.metadata.name = Some("s2".to_owned());
+    let creation = PostParams::default();
+    let unwritten = secrets.create(&creation, &secret);
+    assert!(!matches!(tokio::time::timeout(RIDE_THROUGH, unwritten).await, Ok(Ok(_))));
+    let kines_words = std::fs::read_to_string(&lives[2].running.log).unwrap();
+    assert!(!kines_words.contains(SECRET), "a Secret's value is in its log");
     let at = std::time::Instant::now();
     for (step, life) in steps.iter().zip(&mut lives) {
         if step.component == postgres::NAME {

@@ -1,12 +1,15 @@
 //! Ways in which the real components surprise a supervisor, each as it was met (docs/components/traps.md).
 
 use super::host::{self, Life, Place};
-use super::{RIDE_THROUGH, step, steps};
+use super::{RIDE_THROUGH, admin, step, steps};
 use berth::tenant::dsn::Database;
 use berth::tenant::kine::{Endpoint, Kine};
-use berth::tenant::{kine, kube_apiserver, postgres, stack};
-use berth_actors::host::Context;
+use berth::tenant::{kine, kube_apiserver, openbao, postgres, stack};
+use berth_actors::host::{Context, GateError, WaitNote};
 use berth_actors::spec::{Signal, Step, StopPlan};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, WatchParams};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -26,6 +29,65 @@ async fn a_kube_apiserver_whose_kine_is_dead_ends_on_the_second_term_and_is_not_
     host::kill(&mut lives.pop().unwrap()).await;
     let (status, asked) = host::end_by_plan(&mut server, plan_of(&steps, kube_apiserver::NAME)).await;
     assert_eq!((status.code(), status.signal(), asked), (Some(1), None, 2));
+    host::stop(&steps, lives).await;
+}
+
+/// Its default is to wait for watches as long as for requests: 60 s.
+#[tokio::test]
+async fn one_open_watch_does_not_hold_up_the_stop_of_a_kube_apiserver() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let mut lives = host::start(&steps[..4]).await;
+    let namespaces: Api<Namespace> = Api::all(admin(&place).await);
+    let mut watch = Box::pin(namespaces.watch(&WatchParams::default(), "0").await.unwrap());
+    watch.next().await.unwrap().unwrap();
+    let mut server = lives.pop().unwrap();
+    let status = host::end(&mut server, plan_of(&steps, kube_apiserver::NAME)).await;
+    assert_eq!(status.code(), Some(0));
+    let ended = async { while watch.next().await.is_some_and(|event| event.is_ok()) {} };
+    tokio::time::timeout(RIDE_THROUGH, ended).await.expect("the watch ends with it");
+    host::stop(&steps, lives).await;
+}
+
+/// Its health page stays at 200.
+#[tokio::test]
+async fn a_vault_without_its_database_is_not_ready_again_before_it_lets_its_operator_in() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let mut lives = host::start(&steps[..2]).await;
+    let blueprint = &*step(&steps, openbao::NAME).blueprint;
+    host::end(&mut lives[0], steps[0].stop).await;
+    let (running, note) = (lives[1].running.clone(), WaitNote::default());
+    let mut gate = Box::pin(blueprint.ready(&running, &note));
+    while !note.get().contains("ops login with 500") {
+        tokio::select! {
+            opened = &mut gate => panic!("it opened without a database: {opened:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    lives[0] = host::spawn(postgres::NAME, &*steps[0].blueprint, &Context::default()).await;
+    tokio::time::timeout(RIDE_THROUGH, gate).await.expect("the database is back").unwrap();
+    host::stop(&steps, lives).await;
+}
+
+/// To OpenBao it is a warning, and it runs without the setting.
+#[tokio::test]
+async fn a_mistyped_setting_of_the_vault_ends_its_start() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let lives = host::start(&steps[..1]).await;
+    let blueprint = &*step(&steps, openbao::NAME).blueprint;
+    let spec = blueprint.prepare(&Context::default(), &WaitNote::default()).await.unwrap();
+    let config = place.tenant.seat().data.join("bao/bao.hcl");
+    let mistyped = std::fs::read_to_string(&config).unwrap() + "\ndisable_clusterin = true\n";
+    place.write(&config, mistyped.as_bytes());
+    let mut vault = host::launch(openbao::NAME, blueprint, spec).await;
+    let gate = host::ready(blueprint, &mut vault, RIDE_THROUGH).await;
+    assert!(
+        matches!(&gate, Err(GateError::Fatal(reason)) if reason.contains("disable_clusterin")),
+        "{gate:?}"
+    );
+    host::end(&mut vault, plan_of(&steps, openbao::NAME)).await;
     host::stop(&steps, lives).await;
 }
 

@@ -14,10 +14,13 @@ async fn a_handover_ends_on_the_other_slot_with_the_old_one_down_and_the_journal
     })
     .await;
     assert_eq!(status.front.target.as_ref().map(|target| target.slot), Some(SlotName::B));
-    until(&root, |status| {
+    let status = until(&root, |status| {
         status.handover.as_ref().is_some_and(|handover| handover.outcome == HandoverOutcome::Done)
     })
     .await;
+    let (done, rolled_back) = (status.handovers.done, status.handovers.rolled_back);
+    assert_eq!((done.count, rolled_back.count), (1, 0));
+    assert!(done.phases_ms.contains_key("drained"), "{done:?}");
     assert!(matches!(reply.await.unwrap().unwrap(), Ok(Reply::Handover(_))));
     assert_eq!(world.record().map(|record| (record.phase, record.to)), Some((Phase::Done, SlotName::B)));
     assert_eq!(world.diary.of("drain"), ["a"]);
@@ -39,6 +42,7 @@ async fn a_handover_whose_canary_dies_rolls_back_without_touching_the_front() {
             .is_some_and(|handover| matches!(handover.outcome, HandoverOutcome::RolledBack(_)))
     };
     let status = until(&root, rolled_back).await;
+    assert_eq!((status.handovers.done.count, status.handovers.rolled_back.count), (0, 1));
     assert!(reply.await.unwrap().unwrap().is_ok());
     assert_eq!(status.active_slot, Some(SlotName::A));
     assert_eq!(status.slots[1].state, ChainState::Down);
@@ -211,8 +215,8 @@ async fn an_old_slot_that_came_back_as_another_leader_does_not_keep_the_lease() 
     world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
     world.set_leader(SlotName::A, Some("host_a_again"));
     world.set_lease("host_a_again");
-    until(&root, |status| status.slots[0].state == ChainState::Recovering).await;
-    until(&root, all_ready).await;
+    let came_back = |status: &TreeStatus| status.slots[0].children.iter().any(|child| child.restarts > 0);
+    until(&root, |status| came_back(status) && all_ready(status)).await;
     world.resume();
     until(&root, over).await;
     assert_eq!(world.diary.of("delete-lease"), ["host_a_again"]);
