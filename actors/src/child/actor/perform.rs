@@ -237,7 +237,7 @@ impl ChildActor {
     /// A guard that lost its hold while the process serves is asked again. A late word is known by its identity.
     fn watch_hold(&mut self, ctx: &mut Context<Self>) {
         cancel(&mut self.holding, ctx);
-        let (Seam::Guarded(guard), Some(running)) = (self.step.seam.clone(), &self.running) else { return };
+        let (Seam::Guarded(guard), Some(running)) = (self.seam.clone(), &self.running) else { return };
         let identity = running.identity.clone();
         let wait = async move { guard.lost().await };
         self.holding = Some(ctx.spawn(wait.into_actor(self).map(|(), actor, ctx| {
