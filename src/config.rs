@@ -22,7 +22,9 @@ pub use defaults::Surroundings;
 pub use front::FrontConfig;
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{LogSize, PortRange, Span};
+pub use values::{LogSize, PortRange, SlotPorts, Span};
+
+use values::Positive;
 
 use crate::kcp::GoawayChance;
 use std::net::SocketAddr;
@@ -76,6 +78,12 @@ pub struct LogsConfig {
 pub struct KcpConfig {
     pub enabled: Setting<bool>,
     pub shutdown_delay: Setting<Span>,
+    /// Of slot a and slot b. `None`: any free ones.
+    pub ports: Setting<Option<SlotPorts>>,
+    /// Between two writes of the canary; 0: none flies.
+    pub canary_interval: Setting<Span>,
+    /// For a watch to see one.
+    pub canary_deadline: Setting<Span>,
     pub goaway_chance: Setting<GoawayChance>,
 }
 
@@ -172,6 +180,11 @@ impl Config {
             kcp: KcpConfig {
                 enabled: origin.setting(file.kcp.enabled, defaults::KCP_ENABLED),
                 shutdown_delay: origin.setting(file.kcp.shutdown_delay, defaults::SHUTDOWN_DELAY),
+                ports: origin.optional(file.kcp.ports, defaults::SLOT_PORTS),
+                canary_interval: origin.setting(file.kcp.canary_interval, defaults::CANARY_INTERVAL),
+                canary_deadline: origin
+                    .setting(file.kcp.canary_deadline, defaults::CANARY_DEADLINE)
+                    .map(|Positive(span)| span),
                 goaway_chance: origin.setting(file.kcp.goaway_chance, defaults::GOAWAY_CHANCE),
             },
             components: {

@@ -162,6 +162,8 @@ pub enum Listens {
     No,
     /// Exactly one TCP port in the main process; found through its sockets.
     OneTcp,
+    /// A port that was chosen beforehand. Nothing has to be found; that it is this process's own is verified.
+    Fixed(SocketAddr),
 }
 
 /// One component's knowledge: how to make it startable, and when it truly serves.
@@ -258,6 +260,9 @@ pub trait Listeners: Send + Sync + 'static {
     /// Resolves once the process has exactly one TCP port in LISTEN; more than one is an error that names them.
     /// Waits while there is none. Cancel-safe.
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String>;
+    /// Resolves once the process listens at `address`. Another process there, or a second port of this one, is an error that
+    /// names it. Cancel-safe.
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String>;
 }
 
 /// What a drain did with the old slot's connections.
@@ -307,6 +312,15 @@ pub struct Lease {
 /// Something changed; look again.
 pub type Changes = BoxStream<'static, ()>;
 
+/// A write was not seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoPulse {
+    /// It was carried out and can be read, and no watch has seen it.
+    Silent,
+    /// It could not be written, read or watched, in one line: says nothing about the watches.
+    Unasked(String),
+}
+
 /// What a handover asks of the kcp API itself.
 #[async_trait]
 pub trait KcpApi: Send + Sync + 'static {
@@ -322,6 +336,9 @@ pub trait KcpApi: Send + Sync + 'static {
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
     /// A write through `old` is seen by a watch on `new`. Cleans up after itself.
     async fn canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), String>;
+    /// A small write through the slot at `address` is seen by a watch on the same slot within `deadline`: how long that took.
+    /// Writes one object, always the same.
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse>;
     /// Copies the material that `slot` is to serve with into its root (K4), and has it run what `wish` asks for from its next
     /// start on. Checks it first and names a bad file. The other slot keeps what it has.
     async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String>;

@@ -25,6 +25,54 @@ pub struct TreeStatus {
     pub handover: Option<HandoverStatus>,
     #[serde(default)]
     pub handovers: Handovers,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upkeep: Option<Upkeep>,
+    #[serde(default)]
+    pub handovers: Handovers,
+}
+
+/// Which kcp runs, and what an operator has to see to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upkeep {
+    /// What an upgrade put over the configuration: version and file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_kcp: Option<String>,
+    /// The newest that ever bootstrapped the store, as it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_kcp: Option<String>,
+    /// What ends soon, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// Whether the serving slot's watches are alive, as far as the latest write of the canary shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanaryStatus {
+    pub slot: SlotName,
+    pub state: CanaryState,
+    /// Milliseconds since the latest flight ended.
+    pub landed_ago_ms: Option<u64>,
+    pub interval_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CanaryState {
+    /// The first one flies after the interval.
+    Waiting,
+    Seen {
+        took_ms: u64,
+    },
+    /// So many writes in a row were not seen.
+    Missed {
+        times: u32,
+    },
+    /// The API or the store could not be asked, which says nothing about the watches.
+    Unasked(String),
+    /// It does not fly now, and why.
+    Home(String),
 }
 
 /// One chain: the kcp store, a slot, or a tenant.

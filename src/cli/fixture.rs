@@ -118,6 +118,13 @@ pub(crate) fn healthy() -> TreeStatus {
         strays: Vec::new(),
         handover: None,
         handovers: Handovers::default(),
+        canary: Some(CanaryStatus {
+            slot: SlotName::A,
+            state: CanaryState::Seen { took_ms: 4 },
+            landed_ago_ms: Some(21_000),
+            interval_ms: 60_000,
+        }),
+        upkeep: None,
     }
 }
 

@@ -141,7 +141,11 @@ mod tests {
 
     fn upgraded() -> HandoverStatus {
         HandoverStatus {
-            wish: Wish::Upgrade { version: Some("v0.34.0".into()), program: "/opt/kcp".into() },
+            wish: Wish::Upgrade {
+                version: Some("v0.34.0".into()),
+                program: "/opt/kcp".into(),
+                allow_downgrade: false,
+            },
             old: version("v0.33.0"),
             new: version("v0.34.0"),
             began: Some("2026-12-01T05:10:03.123456789Z".into()),

@@ -4,10 +4,13 @@ use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
 use super::terminal::{self, Style};
 use super::{handovers, status, units};
-use crate::control::Client;
+use crate::control::api::NewKcp;
+use crate::control::{Client, ClientError};
+use crate::files::write_atomic;
 use berth_actors::handover::Wish;
-use berth_actors::status::HandoverOutcome;
+use berth_actors::status::{HandoverOutcome, HandoverStatus};
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub enum KcpVerb {
@@ -19,6 +22,30 @@ pub enum KcpVerb {
     },
     /// Show past handovers: why, how they ended, where their time went
     History(History),
+    /// Move kcp to the other slot with another kcp in it
+    Upgrade {
+        /// Of the asset store: v0.33.0, or as the program calls itself
+        #[arg(long, value_name = "VERSION", required_unless_present = "path", conflicts_with = "path")]
+        version: Option<String>,
+        /// The program
+        #[arg(long, value_name = "FILE")]
+        path: Option<PathBuf>,
+        /// Also when a newer one has bootstrapped the store, or when that cannot be told
+        #[arg(long)]
+        allow_downgrade: bool,
+    },
+    /// Renew kcp's certificate, by moving it to the other slot
+    RotateCerts {
+        /// Also when no client's kubeconfig can trust the new certificate yet
+        #[arg(long)]
+        now: bool,
+    },
+    /// Print the kubeconfig that kcp's clients use, through the front
+    Kubeconfig {
+        /// Write it to this file (mode 0600) instead
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -34,14 +61,32 @@ pub struct History {
 pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError> {
     match verb {
         KcpVerb::Handover { dry_run: true } => plan(client, Wish::Plain).await,
-        KcpVerb::Handover { dry_run: false } => handover(client, Wish::Plain).await,
+        KcpVerb::Handover { dry_run: false } => shown(client, client.handover(Wish::Plain)).await,
+        KcpVerb::History(args) => history(client, &args).await,
+        KcpVerb::Upgrade { version, path, allow_downgrade } => {
+            let path = path.map(std::path::absolute).transpose()?;
+            shown(client, client.upgrade_kcp(&NewKcp { version, path, allow_downgrade })).await
+        }
+        KcpVerb::RotateCerts { now } => shown(client, client.rotate_certificates(now)).await,
+        KcpVerb::Kubeconfig { output } => {
+            let kubeconfig = client.kcp_kubeconfig().await?;
+            match output {
+                Some(path) => write_atomic(&path, &kubeconfig, None)?,
+                None => terminal::write(&kubeconfig)?,
+            }
+            Ok(Exit::Ok)
+        }
         KcpVerb::History(args) => history(client, &args).await,
     }
 }
 
-async fn handover(client: &Client, wish: Wish) -> Result<Exit, CliError> {
+/// Shows the tree on standard error while a handover goes on, and says how it ended.
+async fn shown(
+    client: &Client,
+    handover: impl Future<Output = Result<HandoverStatus, ClientError>>,
+) -> Result<Exit, CliError> {
     let mut live = Live::new(Output::Stderr).since(&client.status().await?);
-    let handover = live.during(client.handover(wish), || async { client.status().await.ok() }).await??;
+    let handover = live.during(handover, || async { client.status().await.ok() }).await??;
     let took = units::took(handover.spent.whole_us / 1000);
     match handover.outcome {
         HandoverOutcome::Done => {

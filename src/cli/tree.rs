@@ -1,11 +1,13 @@
 //! A [`TreeStatus`] as a tree of text: what runs, since when, what it waits for, why it failed. Pure; `status`, `live` and
 //! the cluster commands print what it returns.
 
+mod canary;
 mod front;
 mod handover;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use super::health::{active_slot, is_ready};
 use super::terminal::{Style, Tone, harmless};
@@ -36,6 +38,13 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
         let active = active_slot(status).is_some_and(|active| active.name == chain.name);
         below.push(branch(chain, active, &columns, style));
     }
+    below.extend(
+        status
+            .canary
+            .iter()
+            .map(|canary| Branch { line: canary::line(canary, &columns, style), ..Branch::default() }),
+    );
+    below.extend(status.upkeep.iter().flat_map(|upkeep| upkeep::branches(upkeep, &columns, style)));
     below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
     below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
     below.extend(services.iter().map(|service| {

@@ -1,7 +1,7 @@
 //! Every default of the configuration, in one place, with the reason an operator is shown beside it. A figure that the part it
 //! configures knows by itself comes from there.
 
-use super::values::{LogSize, PortRange, Span};
+use super::values::{LogSize, PortRange, Positive, Span};
 use crate::front::FrontConfig;
 use crate::logs::Limits;
 use crate::{kcp, tenant};
@@ -102,6 +102,19 @@ pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serve
 pub const SHUTDOWN_DELAY: (Span, &str) = (
     Span(kcp::defaults::SHUTDOWN_DELAY),
     "a terminating kcp serves nobody; the front drains before it is told to stop",
+);
+
+pub(super) const SLOT_PORTS: &str =
+    "kcp takes free ports and they are found; two here, such as [16440, 16441], where they cannot be";
+
+pub(super) const CANARY_INTERVAL: (Span, &str) = (
+    Span(kcp::defaults::CANARY_INTERVAL),
+    "one small write a minute: stalled watches are found within two; 0s: never",
+);
+
+pub(super) const CANARY_DEADLINE: (Positive, &str) = (
+    Positive(Span(kcp::defaults::CANARY_DEADLINE)),
+    "a watch sees a write within 1 s at worst; ten times that is no slow moment",
 );
 
 pub const GOAWAY_CHANCE: (kcp::GoawayChance, &str) = (

@@ -4,7 +4,7 @@ use super::ConfigError;
 use super::account::Account;
 use super::setting::line_of;
 use super::supervision;
-use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Span};
+use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Positive, SlotPorts, Span};
 use crate::kcp::GoawayChance;
 use crate::one_line::one_line;
 use serde::Deserialize;
@@ -65,6 +65,9 @@ pub(super) struct Logs {
 pub(super) struct Kcp {
     pub(super) enabled: Given<bool>,
     pub(super) shutdown_delay: Given<Span>,
+    pub(super) ports: Given<SlotPorts>,
+    pub(super) canary_interval: Given<Span>,
+    pub(super) canary_deadline: Given<Positive>,
     pub(super) goaway_chance: Given<GoawayChance>,
 }
 

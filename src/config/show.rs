@@ -47,6 +47,9 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
             vec![
                 bare("enabled", &kcp.enabled),
                 text("shutdown_delay", &kcp.shutdown_delay),
+                maybe("ports", &kcp.ports),
+                text("canary_interval", &kcp.canary_interval),
+                text("canary_deadline", &kcp.canary_deadline),
                 bare("goaway_chance", &kcp.goaway_chance),
             ],
         ),
@@ -102,6 +105,11 @@ fn component_paths(components: &ComponentsConfig) -> Vec<Entry<'_>> {
 
 fn path<'a>(key: &'static str, source: &'a Source, value: Option<&PathBuf>) -> Entry<'a> {
     Entry { key: key.into(), value: value.map(|path| quoted(path.display())), source }
+}
+
+fn maybe<'a, T: Display>(key: &'static str, setting: &'a Setting<Option<T>>) -> Entry<'a> {
+    let value = setting.value.as_ref().map(ToString::to_string);
+    Entry { key: key.into(), value, source: &setting.source }
 }
 
 fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a> {

@@ -70,6 +70,10 @@ fn terms_that_mean_nothing_or_never_end_are_refused_with_the_way_out() {
             "unknown chain `clusters`, expected one of `cluster`, `kcp-store`, `slot`",
         ),
         ("[supervision.slot.postgres]".to_owned(), 1, "expected one of `kine`, `kcp`"),
+        ("[kcp]\nports = [16440, 16440]".to_owned(), 2, "need two different ports"),
+        ("[kcp]\nports = [0, 16440]".to_owned(), 2, "0 is no port"),
+        ("[kcp]\nports = [16440]".to_owned(), 2, "length 1"),
+        ("[kcp]\ncanary_deadline = \"0s\"".to_owned(), 2, "met by nobody"),
         (kine("intensitty = 3"), 2, "unknown field `intensitty`"),
         (kine("restart = \"always\""), 2, "unknown variant `always`"),
         (kine("base_delay = \"1s\"\nintensity = 0"), 3, "restart = \"temporary\""),
@@ -224,6 +228,8 @@ fn the_sample_file_shows_every_key_and_the_true_defaults() {
     assert_eq!(*shown.ports.range, *defaults.ports.range);
     assert_eq!(*shown.kcp.enabled, *defaults.kcp.enabled);
     assert_eq!(*shown.kcp.shutdown_delay, *defaults.kcp.shutdown_delay);
+    assert_eq!(*shown.kcp.canary_interval, *defaults.kcp.canary_interval);
+    assert_eq!(*shown.kcp.canary_deadline, *defaults.kcp.canary_deadline);
     assert_eq!(*shown.kcp.goaway_chance, *defaults.kcp.goaway_chance);
     assert_eq!(*shown.start_concurrency, *defaults.start_concurrency);
 }

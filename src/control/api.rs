@@ -20,6 +20,26 @@ pub struct NewHandover {
     pub wish: Wish,
 }
 
+/// Body of `POST /v1/kcp/upgrade`: one of the first two.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewKcp {
+    /// Of the asset store.
+    pub version: Option<String>,
+    /// Absolute.
+    pub path: Option<PathBuf>,
+    /// It may be older than the newest that ever bootstrapped the store.
+    pub allow_downgrade: bool,
+}
+
+/// Body of `POST /v1/kcp/rotate-certs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rotation {
+    /// Also when no client can know of the new authority yet.
+    pub now: bool,
+}
+
 /// Answer to `GET /v1/daemon`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {

@@ -2,7 +2,7 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover};
+use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover, NewKcp, Rotation};
 use super::{deadline, peer};
 use axum::body::Bytes;
 use berth_actors::data_adoption::{AdoptionPlan, Consent};
@@ -97,11 +97,21 @@ impl Client {
 
     /// What a handover would do, and what speaks against it.
     pub async fn plan_handover(&self, wish: Wish) -> Result<HandoverPlan, ClientError> {
-        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::READ).await
+        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::PLAN).await
     }
 
     pub async fn handovers(&self) -> Result<HandoverHistory, ClientError> {
         self.json(Method::GET, "/v1/kcp/history", deadline::READ).await
+    }
+
+    /// Moves kcp to the other slot, with another program in it.
+    pub async fn upgrade_kcp(&self, wanted: &NewKcp) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/upgrade", wanted, deadline::HANDOVER).await
+    }
+
+    /// Moves kcp to the other slot, with a new certificate.
+    pub async fn rotate_certificates(&self, now: bool) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/rotate-certs", &Rotation { now }, deadline::HANDOVER).await
     }
 
     pub async fn clusters(&self) -> Result<Vec<ChainStatus>, ClientError> {
@@ -146,6 +156,11 @@ impl Client {
     /// YAML; it holds credentials.
     pub async fn kubeconfig(&self, name: &str) -> Result<Bytes, ClientError> {
         self.whole(Method::GET, &format!("/v1/clusters/{name}/kubeconfig"), Vec::new(), deadline::READ).await
+    }
+
+    /// Of kcp's consumers. YAML; it holds credentials.
+    pub async fn kcp_kubeconfig(&self) -> Result<Bytes, ClientError> {
+        self.whole(Method::GET, "/v1/kcp/kubeconfig", Vec::new(), deadline::READ).await
     }
 
     pub async fn nodes(&self, cluster: &str) -> Result<Vec<String>, ClientError> {

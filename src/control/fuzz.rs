@@ -124,6 +124,9 @@ impl ClusterFiles for Files {
         checked(cluster);
         Ok(String::new())
     }
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal> {
+        Ok(String::new())
+    }
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         checked(cluster);
         Ok(Vec::new())

@@ -22,7 +22,7 @@ use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
 use crate::front::{Descriptors, Front, FrontConfig, Misfit};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, Releases, stand_in, upkeep};
 use crate::layout::Layout;
 use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
@@ -117,18 +117,23 @@ impl Daemon {
         let kcp = KcpConfig {
             layout: layout.clone(),
             program: components.kcp.clone(),
+            releases: Releases::open(&layout).map_err(DaemonError::Record)?,
             kube_apiserver: components.kube_apiserver.path.clone(),
             stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
+            ports: settings.slot_ports,
             goaway_chance: settings.goaway_chance,
             owner: accounts.owner,
         };
+        let recovered = kcp.clone();
+        off_thread(move || recovered.recover()).await.map_err(DaemonError::Record)?;
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let (events, received) = broadcast::channel(EVENT_LAG);
         if let Some(front) = &front {
             actix_rt::spawn(tell_of_front(misfit, front.refusals(), events.clone()));
         }
+        let told = events.clone();
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let estate =
@@ -137,15 +142,17 @@ impl Daemon {
             outside,
             estate: Arc::new(estate.clone()),
             kcp: front.as_ref().map(|front| Kcp {
-                api: Arc::new(KcpClient::new(kcp)),
+                api: Arc::new(KcpClient::new(kcp.clone())),
                 journal: Arc::new(journal.clone()),
                 dataplane: Arc::new(front.clone()),
                 drain_limit: settings.drain_limit,
+                canary: settings.canary,
             }),
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
         actix_rt::spawn(estate.clone().keep_credentials());
+        actix_rt::spawn(upkeep::tell(kcp, root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let (desk, upgrades) = DaemonDesk::open();

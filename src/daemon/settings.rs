@@ -4,12 +4,13 @@ use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
 use crate::front::FrontConfig;
-use crate::kcp::GoawayChance;
+use crate::kcp::{GoawayChance, SlotPorts};
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::Account;
 use crate::tenant::Accounts;
+use berth_actors::canary::Cadence;
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -31,6 +32,10 @@ pub struct Settings {
     pub drain_limit: Duration,
     /// kcp's `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// `None`: the serving slot has no canary.
+    pub canary: Option<Cadence>,
+    /// Where the slots' kcps listen; `None`: where the kernel puts them.
+    pub slot_ports: Option<SlotPorts>,
     /// kcp's `--goaway-chance`.
     pub goaway_chance: GoawayChance,
     /// Whether SIGTERM stops everything, or leaves it to the next daemon.

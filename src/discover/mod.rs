@@ -4,15 +4,19 @@
 //! socket tables; connects to nothing.
 //!
 //! ```text
+//! fixed   whether a port that was chosen beforehand is the process's own
 //! diag    listening sockets through NETLINK_SOCK_DIAG;  proc_net  the same from /proc/net/tcp{,6}
 //! choice  the one address among a process's sockets
 //! ```
 
 mod choice;
 mod diag;
+mod fixed;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod proc_net;
+
+pub use fixed::occupant;
 
 use crate::off_thread::off_thread;
 use crate::process::is_alive;
@@ -58,22 +62,34 @@ impl Listeners for SockDiag {
             match off_thread(move || look(&wanted)).await? {
                 Choice::One(address) => return Ok(address),
                 Choice::NoneYet => tokio::time::sleep(pause(from.elapsed())).await,
-                Choice::Many(ports) => {
-                    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-                    return Err(format!(
-                        "{identity} listens on {} TCP ports where one was expected: {}",
-                        ports.len(),
-                        ports.join(", ")
-                    ));
-                }
+                Choice::Many(ports) => return Err(too_many(identity, &ports)),
             }
+        }
+    }
+
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String> {
+        loop {
+            let (wanted, from) = (identity.clone(), Instant::now());
+            if off_thread(move || fixed::is_own(&wanted, address)).await? {
+                return Ok(address);
+            }
+            tokio::time::sleep(pause(from.elapsed())).await;
         }
     }
 }
 
+fn too_many(identity: &Identity, ports: &[u16]) -> String {
+    let named: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    format!("{identity} listens on {} TCP ports where one was expected: {}", ports.len(), named.join(", "))
+}
+
+fn ended_early(identity: &Identity) -> String {
+    format!("{identity} ended before it listened on a TCP port")
+}
+
 /// Blocking.
 fn look(identity: &Identity) -> Result<Choice, String> {
-    let gone = || format!("{identity} ended before it listened on a TCP port");
+    let gone = || ended_early(identity);
     let is_same = || is_alive(identity);
     if !is_same() {
         return Err(gone());

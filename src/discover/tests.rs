@@ -68,6 +68,21 @@ async fn a_second_port_is_an_error_that_names_both() {
 }
 
 #[tokio::test]
+async fn a_port_chosen_beforehand_must_be_the_processs_own() {
+    let (socket, address) = bound(Ipv4Addr::LOCALHOST);
+    let sleeper = Sleeper::with(&[&socket]);
+    let identity = sleeper.identity();
+    let discovery = tokio::spawn(async move { SockDiag.listening_at(&identity, address).await });
+    listen(&socket, 1).unwrap();
+    assert_eq!(discovery.await.unwrap(), Ok(address));
+
+    let stranger = Sleeper::with(&[]);
+    let error = SockDiag.listening_at(&stranger.identity(), address).await.unwrap_err();
+    let taken = format!("{address}, the port of {}, is taken by ", stranger.identity());
+    assert!(error.starts_with(&taken) && error.contains("(pid "), "{error}");
+}
+
+#[tokio::test]
 async fn the_death_of_the_process_ends_the_wait() {
     let sleeper = Sleeper::with(&[]);
     let identity = sleeper.identity();

@@ -43,3 +43,40 @@ impl Alarms {
         Some(first.1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::hold::Side;
+    use std::time::Duration;
+
+    fn key(serial: u64) -> Key {
+        let (key, Side::Client) = Key::of_token(serial << 32) else {
+            unreachable!("the lowest bit is not set")
+        };
+        key
+    }
+
+    #[test]
+    fn an_alarm_that_moves_away_stays_and_one_that_comes_nearer_moves() {
+        let (mut alarms, mut armed, now) = (Alarms::default(), None, Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        alarms.arm(key(1), &mut armed, Some(at(5)));
+        alarms.arm(key(1), &mut armed, Some(at(9)));
+        assert_eq!((alarms.next(), armed), (Some(at(5)), Some(at(5))));
+        alarms.arm(key(1), &mut armed, Some(at(2)));
+        assert_eq!((alarms.next(), armed), (Some(at(2)), Some(at(2))));
+        assert_eq!((alarms.due(at(1)), alarms.due(at(2)), alarms.due(at(2))), (None, Some(key(1)), None));
+    }
+
+    #[test]
+    fn an_alarm_nobody_wants_any_more_never_rings() {
+        let (mut alarms, mut armed, now) = (Alarms::default(), None, Instant::now());
+        alarms.arm(key(1), &mut armed, Some(now));
+        alarms.arm(key(1), &mut armed, None);
+        assert_eq!((alarms.next(), armed), (None, None));
+        alarms.arm(key(1), &mut armed, Some(now));
+        alarms.disarm(key(1), armed);
+        assert_eq!(alarms.due(now), None);
+    }
+}

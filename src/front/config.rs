@@ -61,7 +61,8 @@ pub struct DrainConfig {
     pub quiet_short: Duration,
     /// The silence that ends any other answer: a longer one, in the middle of which a busy machine may stop the server, or
     /// one beside which other streams wait for theirs (ALPN offers h2, or is unknown). As long as the hold allows: the
-    /// client is stopped meanwhile, so it costs nothing but this wait.
+    /// client is stopped meanwhile, so it costs nothing but this wait. On a slot whose usual answer takes longer than a
+    /// quarter of this, four such answers.
     pub quiet_long: Duration,
     /// The same from three quarters of the limit on: whose server was never silent for that long will not be, but for a watch's
     /// events or many clients' requests.
@@ -134,6 +135,16 @@ impl Default for Keepalive {
     }
 }
 
+impl DrainConfig {
+    /// For a slot that takes `usual` for an answer: how long it may be silent in the middle of one goes by that.
+    pub(super) fn of_slot(self, usual: Duration, limit: Duration) -> Self {
+        let longest = (limit / 4).max(self.quiet_long);
+        let quiet_long = (usual * 4).clamp(self.quiet_long, longest);
+        let quiet_late = usual.clamp(self.quiet_late, self.quiet_long.max(self.quiet_late));
+        Self { quiet_long, quiet_late, hold: self.hold + (quiet_long - self.quiet_long), ..self }
+    }
+}
+
 impl Default for DrainConfig {
     fn default() -> Self {
         Self {
@@ -148,5 +159,20 @@ impl Default for DrainConfig {
             pace: Duration::from_millis(2),
             h2_moves_itself: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_slot_is_given_more_silence_and_no_more_than_a_quarter_of_the_limit() {
+        let (config, limit) = (DrainConfig::default(), Duration::from_secs(4));
+        assert_eq!(config.of_slot(Duration::from_millis(5), limit), config);
+        let slow = config.of_slot(Duration::from_millis(150), limit);
+        assert_eq!((slow.quiet_long, slow.hold), (Duration::from_millis(600), Duration::from_millis(750)));
+        assert_eq!(config.of_slot(limit, limit).quiet_long, limit / 4);
+        assert_eq!(config.of_slot(limit, Duration::ZERO).quiet_long, config.quiet_long);
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Inbox {
     /// `None` once its worker is gone: whatever is sent then is dropped, and with it closed.
     errands: Mutex<Option<Vec<Errand>>>,
     bell: OwnedFd,
-    /// Connections of its worker.
+    /// Connections its worker has or was given.
     load: AtomicUsize,
 }
 
@@ -74,8 +74,13 @@ impl Inbox {
         self.load.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_load(&self, connections: usize) {
-        self.load.store(connections, Ordering::Relaxed);
+    /// One connection more, counted when it is given: many can be under way to one worker.
+    pub(super) fn add_load(&self) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end_load(&self) {
+        self.load.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -107,7 +107,8 @@ impl<W: Wire> Connection<W> {
     /// Begins to drain. A second order changes nothing: the first one's limit holds.
     pub(super) fn drain(&mut self, order: &Order, now: Instant) {
         if self.drain.is_none() {
-            let hold_back = HoldBack::new(self.config.drain, now, order.limit);
+            let config = self.config.drain.of_slot(order.usual_answer, order.limit);
+            let hold_back = HoldBack::new(config, now, order.limit);
             self.drain = Some((hold_back, Arc::clone(&order.pace)));
         }
     }
@@ -247,6 +248,9 @@ impl<W: Wire> Connection<W> {
         let Self { client, server, down, asked, answered, answer, traffic, last, ending, .. } = self;
         let shifted = down.shift(server, client, |bytes| {
             if ending.is_none() {
+                if let Some((Side::Client, asked_at)) = *last {
+                    traffic.answered_after(now - asked_at);
+                }
                 answered.pass(bytes);
                 asked.end_turn();
                 traffic.count(Side::Server, bytes.len());

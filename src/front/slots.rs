@@ -20,13 +20,18 @@ pub(super) struct Order {
     pub epoch: u64,
     pub limit: Duration,
     pub pace: Arc<Pace>,
+    /// What this slot takes for an answer.
+    pub usual_answer: Duration,
 }
 
-/// Bytes of one slot.
+/// Bytes of one slot, and how quickly it answers.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     from_clients: AtomicU64,
     from_slot: AtomicU64,
+    /// The middle of its answer times, in microseconds: a step up for each slower one, a step down for each quicker one. So a
+    /// watch's events and a slow request weigh no more than any other answer.
+    usual_answer: AtomicU64,
 }
 
 impl Traffic {
@@ -36,6 +41,19 @@ impl Traffic {
             Side::Server => &self.from_slot,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The slot took so long from a client's last byte to its own first one. Two at once may count as one.
+    pub(super) fn answered_after(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let usual = self.usual_answer.load(Ordering::Relaxed);
+        let step = usual / 8 + 1;
+        let moved = if took > usual { usual.saturating_add(step) } else { usual - step.min(usual) };
+        self.usual_answer.store(moved, Ordering::Relaxed);
+    }
+
+    pub(super) fn usual_answer(&self) -> Duration {
+        Duration::from_micros(self.usual_answer.load(Ordering::Relaxed))
     }
 }
 
@@ -98,7 +116,8 @@ impl Slot {
             members.drain_since = Some(Instant::now());
             members.drains += 1;
             let pace = Arc::new(Pace::new(pace, limit, members.open));
-            members.order = Some(Order { epoch: members.epoch, limit, pace });
+            let usual_answer = self.traffic.usual_answer();
+            members.order = Some(Order { epoch: members.epoch, limit, pace, usual_answer });
         });
     }
 
@@ -186,5 +205,21 @@ impl Tally for DrainReport {
         };
         *counter += 1;
         self.raced += u64::from(raced);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_answer_is_the_middle_one_whatever_a_few_slow_ones_take() {
+        let traffic = Traffic::default();
+        for number in 0..1000 {
+            let slow = number % 5 == 0;
+            traffic.answered_after(Duration::from_millis(if slow { 30_000 } else { 10 }));
+        }
+        let usual = traffic.usual_answer();
+        assert!(usual > Duration::from_millis(5) && usual < Duration::from_millis(20), "{usual:?}");
     }
 }

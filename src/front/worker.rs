@@ -180,6 +180,7 @@ impl Worker {
         if self.crew.is_crowded(self.number) {
             self.crew.relay(joined);
         } else {
+            self.crew.inbox(self.number).add_load();
             self.take_in(joined, now);
         }
     }
@@ -191,7 +192,6 @@ impl Worker {
         let connection =
             Connection::new(Socket::new(client), Socket::new(server), early, traffic, config, now);
         let key = self.sessions.insert(connection, member, place);
-        self.crew.inbox(self.number).set_load(self.sessions.len());
         let registered = self.watch(key, Side::Client).and_then(|()| self.watch(key, Side::Server));
         if let Err(error) = registered {
             tracing::warn!(%error, "a connection could not be watched and is closed");
@@ -255,7 +255,7 @@ impl Worker {
     fn remove(&mut self, key: Key) {
         if let Some(session) = self.sessions.remove(key) {
             self.alarms.disarm(key, session.alarm);
-            self.crew.inbox(self.number).set_load(self.sessions.len());
+            self.crew.inbox(self.number).end_load();
         }
     }
 

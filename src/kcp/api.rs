@@ -5,19 +5,23 @@
 
 use crate::https::HttpsError;
 use crate::kcp::KcpConfig;
+use crate::kcp::authority;
 use crate::kcp::canary::{self, CanaryError};
 use crate::kcp::defaults::REQUEST_DEADLINE;
 use crate::kcp::election::Election;
 use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::paths::SlotPaths;
+use crate::kcp::pulse;
+use crate::kcp::ready::publish;
+use crate::kcp::renewal::{Places, RenewalError};
 use crate::kcp::session::{Reply, Session, Unexpected};
 use crate::kcp::shared::{Shared, SharedError};
-use crate::kcp::version;
 use crate::kcp::watch::Watch;
+use crate::kcp::{trust, upgrade, version};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Changes, Findings, KcpApi, Lease};
+use berth_actors::host::{Changes, Findings, KcpApi, Lease, NoPulse};
 use berth_actors::identity::SlotName;
 use futures::stream;
 use hyper::{Method, StatusCode};
@@ -25,6 +29,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
+use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::time::timeout;
 
@@ -63,8 +68,43 @@ impl KcpClient {
     }
 
     async fn material(&self) -> Result<Material, SharedError> {
-        let shared = self.shared.clone();
-        off_thread(move || shared.require()).await
+        let (shared, places) = (self.shared.clone(), Places::new(&self.config.layout));
+        off_thread(move || {
+            let set = shared.require()?;
+            Ok(set.trusting(trust::bundle(&places, OffsetDateTime::now_utc())?))
+        })
+        .await
+    }
+
+    /// Has `slot` start from what `wish` asks for. Blocking.
+    fn stage_for(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {
+        let (paths, places) = (SlotPaths::new(&self.config.layout, slot), Places::new(&self.config.layout));
+        let text = |error: RenewalError| error.to_string();
+        crate::files::private_dir(&paths.dir, self.config.owner).map_err(|error| error.to_string())?;
+        match wish {
+            Wish::RotateCertificates => places.renew(slot, OffsetDateTime::now_utc()).map_err(text)?,
+            Wish::Plain | Wish::Upgrade { .. } => places.discard(slot).map_err(text)?,
+        }
+        places.set_of(slot).stage(&paths.root, self.config.owner).map_err(|error| error.to_string())?;
+        self.publish()?;
+        upgrade::stage(&self.config, slot, wish)
+    }
+
+    /// Clients' kubeconfig, where it is to be another. Blocking.
+    fn publish(&self) -> Result<(), String> {
+        let set = self.shared.require().map_err(|error| error.to_string())?;
+        let KcpConfig { layout, front_port, .. } = &self.config;
+        publish(&Places::new(layout), *front_port, &self.config.consumer_kubeconfig(), set.token())
+            .map_err(|error| error.to_string())
+    }
+
+    /// Makes the authority that the next certificate is signed by, and has clients trust it; whether it was there. Blocking.
+    pub fn prepare_rotation(&self) -> Result<bool, String> {
+        let places = Places::new(&self.config.layout);
+        let prepared = authority::prepare(&places.authority, OffsetDateTime::now_utc());
+        let was_there = prepared.map_err(|error| error.to_string())?;
+        self.publish()?;
+        Ok(was_there)
     }
 
     async fn get_lease(&self, through: SocketAddr) -> Result<Option<Lease>, ApiError> {
@@ -139,47 +179,53 @@ impl KcpApi for KcpClient {
         self.run_canary(old, new).await.map_err(|error| error.to_string())
     }
 
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse> {
+        let set = self.material().await.map_err(|error| NoPulse::Unasked(error.to_string()))?;
+        pulse::run(&set, address, deadline).await
+    }
+
     async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {
-        match wish {
-            Wish::Plain => {}
-            Wish::Upgrade { .. } | Wish::RotateCertificates => {
-                return Err(format!("{}: a {wish} cannot be staged yet", slot.chain()));
-            }
-        }
-        let paths = SlotPaths::new(&self.config.layout, slot);
-        let (shared, owner) = (self.shared.clone(), self.config.owner);
+        let (this, wish) = (self.clone(), wish.clone());
+        off_thread(move || this.stage_for(slot, &wish))
+            .await
+            .map_err(|error| format!("{}: {error}", slot.chain()))
+    }
+
+    async fn promote(&self, slot: SlotName) -> Result<(), String> {
+        let this = self.clone();
         off_thread(move || {
-            crate::files::private_dir(&paths.dir, owner)?;
-            shared.stage(&paths.root, owner)
+            let places = Places::new(&this.config.layout);
+            places.promote(slot).map_err(|error| error.to_string())?;
+            this.config.releases.promote(slot)?;
+            this.publish()
         })
         .await
         .map_err(|error| format!("{}: {error}", slot.chain()))
-    }
-
-    /// Both slots have the same material.
-    async fn promote(&self, _slot: SlotName) -> Result<(), String> {
-        Ok(())
     }
 
     async fn side(&self, slot: SlotName) -> Side {
         let certificate = SlotPaths::new(&self.config.layout, slot).root.join(CERTIFICATE);
         let digest = off_thread(move || crate::files::read_optional(&certificate)).await;
         let digest = digest.ok().flatten().map(|bytes| hex::encode(Sha256::digest(bytes)));
+        let program = self.config.program_of(slot);
         Side {
-            version: version::of(&self.config.program, self.config.owner).await,
-            program: Some(self.config.program.path.clone()),
+            version: version::of(&program, self.config.owner).await,
+            program: Some(program.path),
             certificate: digest,
             process: None,
         }
     }
 
-    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+    async fn examine(&self, _slot: SlotName, wish: &Wish) -> Findings {
         let shared = self.shared.clone();
         let set = off_thread(move || shared.require()).await;
         let mut findings = Findings::default();
         match set {
             Ok(set) => findings.warnings.extend(expiry(&set, OffsetDateTime::now_utc())),
             Err(error) => findings.refusals.push(error.to_string()),
+        }
+        if let Wish::Upgrade { program, allow_downgrade, .. } = wish {
+            findings.refusals.extend(upgrade::examine(&self.config, program, *allow_downgrade).await.err());
         }
         findings
     }
@@ -236,13 +282,13 @@ pub(super) fn parse_lease(body: &[u8]) -> Option<Lease> {
 mod tests {
     use super::*;
     use crate::components::Program;
+    use crate::kcp::Releases;
     use crate::kcp::fixture::Fixture;
     use crate::kcp::test_server::{Answer, TestServer};
     use crate::layout::Layout;
     use futures::StreamExt;
     use futures::channel::mpsc::unbounded;
     use std::sync::{Arc, Mutex};
-    use std::time::Duration;
 
     const HELD: &str = r#"{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kcp-controllers","namespace":"kube-system","uid":"31211798-c18a-4d4b-aab1-4b86e495fdb7","resourceVersion":"562","creationTimestamp":"2026-11-30T21:25:31Z","annotations":{"kcp.io/cluster":"system:admin"},"managedFields":[{"manager":"kcp","operation":"Update","apiVersion":"coordination.k8s.io/v1","time":"2026-11-30T21:26:11Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:acquireTime":{},"f:holderIdentity":{},"f:leaseDurationSeconds":{},"f:leaseTransitions":{},"f:renewTime":{}}}}]},"spec":{"holderIdentity":"vm_b692717b-f044-41e8-ae37-81e33f85c24c","leaseDurationSeconds":60,"acquireTime":"2026-11-30T21:25:30.712027Z","renewTime":"2026-11-30T21:26:11.957027Z","leaseTransitions":0}}"#;
     const GONE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"leases.coordination.k8s.io \"kcp-controllers\" not found","reason":"NotFound","details":{"name":"kcp-controllers","group":"coordination.k8s.io","kind":"leases"},"code":404}"#;
@@ -263,13 +309,16 @@ mod tests {
         }
 
         fn client(&self) -> KcpClient {
+            let layout = Layout::new(self.state.path().to_owned(), None);
             KcpClient::new(KcpConfig {
-                layout: Layout::new(self.state.path().to_owned(), None),
+                layout: layout.clone(),
                 program: Program::real("/opt/kcp"),
                 kube_apiserver: "/opt/kube-apiserver".into(),
                 stand_in_knobs: std::collections::BTreeMap::new(),
                 front_port: 6443,
                 shutdown_delay: Duration::ZERO,
+                ports: None,
+                releases: Releases::open(&layout).unwrap(),
                 goaway_chance: crate::kcp::defaults::GOAWAY_CHANCE,
                 owner: None,
             })

@@ -32,6 +32,7 @@ pub struct Material {
     token_store: Vec<u8>,
     kubeconfig: Vec<u8>,
     token: Token,
+    trusted: Option<Vec<u8>>,
 }
 
 /// Which file of a set is bad, and why.
@@ -88,7 +89,7 @@ impl Material {
         if token_store != Sha256::digest(token.expose()).as_slice() {
             return Err(bad(TOKEN_STORE, Problem::OtherToken));
         }
-        Ok(Self { certificate, key, service_account_key, token_store, kubeconfig, token })
+        Ok(Self { certificate, key, service_account_key, token_store, kubeconfig, token, trusted: None })
     }
 
     /// Leaf and CA, PEM: what the slots serve with, and what their clients trust.
@@ -98,8 +99,18 @@ impl Material {
 
     /// When the leaf ends.
     pub(crate) fn expires(&self) -> Option<OffsetDateTime> {
-        let (_, pem) = x509_parser::pem::parse_x509_pem(&self.certificate).ok()?;
-        Some(pem.parse_x509().ok()?.validity().not_after.to_datetime())
+        expiry_of(&self.certificate)
+    }
+
+    /// The same set, for requests to slots whose certificates may be any of these.
+    #[must_use]
+    pub(crate) fn trusting(self, bundle: Vec<u8>) -> Self {
+        Self { trusted: Some(bundle), ..self }
+    }
+
+    /// What a client of this kcp has to trust, PEM.
+    pub(crate) fn trusted(&self) -> &[u8] {
+        self.trusted.as_deref().unwrap_or(&self.certificate)
     }
 
     pub fn token(&self) -> &Token {
@@ -130,6 +141,12 @@ impl fmt::Debug for Material {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Material").finish_non_exhaustive()
     }
+}
+
+/// When the first certificate of a PEM file ends.
+pub(crate) fn expiry_of(pem: &[u8]) -> Option<OffsetDateTime> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem).ok()?;
+    Some(pem.parse_x509().ok()?.validity().not_after.to_datetime())
 }
 
 fn private_key(pem: &[u8]) -> Option<std::sync::Arc<dyn SigningKey>> {

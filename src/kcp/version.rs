@@ -11,8 +11,20 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// `v1.36.0+kcp-v0.33.0`; `None` where the program does not say. Cancel-safe.
 pub(crate) async fn of(program: &Program, user: Option<User>) -> Option<String> {
-    if program.stand_in.is_some() {
-        return Some("stand-in".to_owned());
+    match ask(program, user).await {
+        Ok(said) => Some(said),
+        Err(reason) => {
+            tracing::debug!(%reason, "a kcp that does not say its version");
+            None
+        }
+    }
+}
+
+/// The same, or why it does not say: in one line.
+pub(crate) async fn ask(program: &Program, user: Option<User>) -> Result<String, String> {
+    // Berth itself, under another name.
+    if program.arg0.is_some() {
+        return Ok("stand-in".to_owned());
     }
     let tool = Tool {
         program: program.path.clone(),
@@ -21,13 +33,11 @@ pub(crate) async fn of(program: &Program, user: Option<User>) -> Option<String> 
         user,
         ..Tool::default()
     };
-    match tool::run(tool, DEADLINE).await {
-        Ok(output) => said(&output.stdout),
-        Err(error) => {
-            tracing::debug!(%error, "a kcp that does not say its version");
-            None
-        }
-    }
+    let output = tool::run(tool, DEADLINE).await.map_err(|error| one_line(error))?;
+    let first = output.stdout.lines().next().unwrap_or_default();
+    said(&output.stdout).ok_or_else(|| {
+        format!("{} is no kcp: `--version` says {:?}", program.path.display(), one_line(first))
+    })
 }
 
 /// Of `kcp version v1.36.0+kcp-v0.33.0`, the last word.

@@ -48,7 +48,7 @@ pub mod tool;
 mod unrecorded;
 
 pub use host::ProcessHost;
-pub use identity::{is_alive, of as identity_of};
+pub use identity::{age_of, is_alive, of as identity_of};
 pub use memory::{Held, held_by};
 pub(crate) use raw::{share_one_heap, watch};
 

@@ -156,7 +156,7 @@ mod tests {
         }
 
         async fn lost(&self) {
-            std::future::pending().await;
+            std::future::pending::<()>().await;
         }
     }
 

@@ -62,6 +62,7 @@ async fn live(layout: Layout, listen: SocketAddr) -> Result<(), String> {
         journal: Arc::new(journal),
         dataplane: Arc::new(front.clone()),
         drain_limit: DRAIN_LIMIT,
+        canary: None,
     };
     let world = World { outside, estate: Arc::clone(&stand_ins) as _, kcp: Some(kcp), starts_at_once: 2 };
     let root = Root::new(world).start();

@@ -5,7 +5,7 @@ use super::line::{Place, ask};
 use async_trait::async_trait;
 use berth::components::{Components, Program};
 use berth::estate::HostEstate;
-use berth::kcp::KcpConfig;
+use berth::kcp::{KcpConfig, Releases};
 use berth::layout::Layout;
 use berth::policy::Policies;
 use berth::tenant::Accounts;
@@ -13,7 +13,7 @@ use berth::tenant::ports::Ports;
 use berth::{fault, files};
 use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use berth_actors::handover::{Side, Wish};
-use berth_actors::host::{Changes, Estate, Findings, KcpApi, Lease, Recorded, TenantRecord};
+use berth_actors::host::{Changes, Estate, Findings, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -54,6 +54,8 @@ impl StandIns {
             stand_in_knobs: BTreeMap::new(),
             front_port: 0,
             shutdown_delay: Duration::ZERO,
+            ports: None,
+            releases: Releases::open(layout).unwrap_or_else(|reason| panic!("{reason}")),
             goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };
@@ -186,6 +188,10 @@ impl KcpApi for StandIns {
             Ok(port) if port == new.port() => Ok(()),
             seen => Err(format!("the new slot saw {seen:?}")),
         }
+    }
+
+    async fn pulse(&self, _: SocketAddr, _: Duration) -> Result<Duration, NoPulse> {
+        Err(NoPulse::Unasked("a stand-in has no watches".to_owned()))
     }
 
     async fn stage(&self, slot: SlotName, _wish: &Wish) -> Result<(), String> {

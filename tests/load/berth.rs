@@ -77,6 +77,21 @@ impl Berth {
         fs::read_to_string(self.beside("daemon.log")).unwrap_or_default()
     }
 
+    /// The last lines of the daemon and of both slots, for whoever asks why a run failed.
+    pub fn last_words(&self) -> String {
+        let tail = |path: &Path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = lines[lines.len().saturating_sub(25)..].join("\n");
+            format!("--- {}\n{last}\n", path.display())
+        };
+        let slots = ["a", "b"].map(|slot| self.layout.kcp().join(format!("slot-{slot}/log/kcp.log")));
+        let backends = ["a", "b"]
+            .map(|slot| self.layout.kcp().join(format!("slot-{slot}/root/.stand-in/kube-apiserver.log")));
+        let files = [self.beside("daemon.log")].into_iter().chain(slots).chain(backends);
+        files.map(|path| tail(&path)).collect()
+    }
+
     /// The program a daemon is, and may be upgraded to.
     pub fn program() -> PathBuf {
         berth::testing::components().kcp.path.clone()

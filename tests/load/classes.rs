@@ -114,7 +114,7 @@ pub fn all(own_slots: bool) -> Vec<Class> {
         class(Rust, "h2 upload", H2, Upload, 1, 500),
         class(Rust, "kube-rs write and read", H1, KubeRs, 1, 200),
         class(Rust, "h1 delete", H1, Delete, 2, 0),
-        class(Rust, "h2 delete", H2, Delete, 2, 0),
+        class(Rust, "h2 delete", H2, Delete, 1, 0),
     ]);
     if own_slots {
         classes.push(class(Rust, "h1 half-closed", H1, HalfClosed, 1, 300));

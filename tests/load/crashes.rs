@@ -6,6 +6,7 @@ use super::board::{Board, Failure};
 use super::classes::Class;
 use super::gate::Speed;
 use super::load::Load;
+use berth_actors::handover::Wish;
 use berth_actors::identity::SlotName;
 use berth_actors::status::TreeStatus;
 use rustix::process::Signal;
@@ -162,7 +163,7 @@ impl Crashes<'_> {
         let since = counts(&self.load.board);
         self.berth.arm(&format!("handover-{phase}"));
         self.load.speed(Speed::Full).await;
-        let handover = timeout(FAULT, self.berth.client().handover()).await;
+        let handover = timeout(FAULT, self.berth.client().handover(Wish::Plain)).await;
         self.berth.disarm();
         if !self.berth.daemon_is_dead() {
             return Err(format!("the daemon outlived handover-{phase}: {handover:?}\n{}", self.berth.log()));
@@ -190,7 +191,8 @@ impl Crashes<'_> {
         let before = self.active().await?;
         let since = counts(&self.load.board);
         let (client, handing) = (self.berth.client(), self.berth.client());
-        let handover = tokio::spawn(async move { handing.handover().await.map(|status| status.outcome) });
+        let handover =
+            tokio::spawn(async move { handing.handover(Wish::Plain).await.map(|status| status.outcome) });
         let drain = |status: &TreeStatus| {
             let handover = status.handover.as_ref();
             handover.is_some_and(|handover| handover.phases.iter().any(|phase| phase.phase == "started"))

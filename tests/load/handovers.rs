@@ -5,6 +5,7 @@ use super::berth::Berth;
 use super::gate::Speed;
 use super::load::Load;
 use super::report::{Run, Turn, Window};
+use berth_actors::handover::Wish;
 use berth_actors::status::HandoverOutcome;
 use futures::StreamExt;
 use std::time::Duration;
@@ -28,7 +29,7 @@ pub async fn alone(load: &mut Load, run: &mut Run) {
 pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Turn, String> {
     let mut events = berth.events().await?;
     let (client, began) = (berth.client(), Instant::now());
-    let handover = tokio::spawn(async move { client.handover().await });
+    let handover = tokio::spawn(async move { client.handover(Wish::Plain).await });
     let mut from = None;
     while let Some(event) = events.next().await {
         let what = event.event.what;

@@ -105,8 +105,9 @@ pub async fn through_crashes() -> Result<Vec<String>, String> {
     berth.serving().await?;
     let classes = chosen(true, &[]);
     let mut load = Load::start(Target::read(&berth.kubeconfig(), berth.front)?, classes).await?;
-    let mut broken = crashes::run(&mut berth, &mut load).await?;
-    let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.log()))?;
+    let broken = crashes::run(&mut berth, &mut load).await;
+    let mut broken = broken.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
+    let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
     println!("{}", Run::default().table(&board));
     broken.extend(report::accounts(&board));
     Ok(broken)
@@ -146,11 +147,12 @@ pub async fn through_handovers(
     let mut run = Run::default();
     for number in 1..=handovers {
         handovers::alone(&mut load, &mut run).await;
-        let turn = handovers::turn(&berth, &mut load, &mut run).await?;
+        let turn = handovers::turn(&berth, &mut load, &mut run).await;
+        let turn = turn.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
         println!("handover {number} in {} ms: {:?}", turn.whole_ms, turn.drain);
         run.turns.push(turn);
     }
-    let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.log()))?;
+    let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
     println!("{}", run.table(&board));
     Ok(run.broken(&board, goaway.is_some()))
 }

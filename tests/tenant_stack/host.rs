@@ -126,6 +126,7 @@ pub(crate) async fn launch(name: &str, blueprint: &dyn Blueprint, spec: ProcessS
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),
+        Listens::Fixed(address) => Some(address),
     };
     let running = Running { identity, address, log: spec.output.clone(), log_offset };
     Life { name: name.to_owned(), child, running, spec }

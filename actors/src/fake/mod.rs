@@ -360,6 +360,10 @@ impl Listeners for FakeHost {
         let port = u16::try_from(identity.pid).unwrap_or(0) + 4000;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
     }
+
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String> {
+        self.listening(identity).await.map(|_| address)
+    }
 }
 
 /// A component whose gate the test opens and closes.
@@ -397,6 +401,12 @@ impl FakeComponent {
     /// The previous address each preparation was told.
     pub fn previous_addresses(&self) -> Vec<Option<SocketAddr>> {
         self.previous.lock().map(|previous| previous.clone()).unwrap_or_default()
+    }
+
+    /// It gets no port to find, but this one.
+    #[must_use]
+    pub fn at(self, address: SocketAddr) -> Self {
+        Self { listens: Listens::Fixed(address), ..self }
     }
 
     /// Gates of later starts and rechecks open only while this is true.

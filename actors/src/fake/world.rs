@@ -1,12 +1,13 @@
 //! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
 
 use super::{Diary, FakeComponent, FakeGuard, FakeHost, step};
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use crate::handover::{Record, Side, Wish};
 use crate::host::{
     Changes, Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease,
-    Recorded, TenantRecord,
+    NoPulse, Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
@@ -45,6 +46,8 @@ struct State {
     lease: Option<Lease>,
     torn: BTreeSet<String>,
     broken_canary: bool,
+    pulse: Option<Result<Duration, NoPulse>>,
+    cadence: Option<Cadence>,
     broken_disk: bool,
     past: Vec<Record>,
     findings: Findings,
@@ -140,6 +143,18 @@ impl FakeWorld {
         self.state().broken_canary = true;
     }
 
+    /// The serving slot has a canary that flies at `cadence`.
+    #[must_use]
+    pub fn with_canary(self, cadence: Cadence) -> Self {
+        self.state().cadence = Some(cadence);
+        self
+    }
+
+    /// What comes of flights that begin from now on.
+    pub fn set_pulse(&self, pulse: Result<Duration, NoPulse>) {
+        self.state().pulse = Some(pulse);
+    }
+
     /// While broken, no record can be written or erased.
     pub fn break_disk(&self, broken: bool) {
         self.state().broken_disk = broken;
@@ -210,6 +225,7 @@ impl FakeWorld {
             journal: Arc::new(self.clone()),
             dataplane: Arc::new(self.clone()),
             drain_limit: Duration::from_secs(4),
+            canary: self.state().cadence,
         };
         World { outside, estate: Arc::new(self.clone()), kcp: Some(kcp), starts_at_once: 2 }
     }
@@ -418,6 +434,16 @@ impl KcpApi for FakeWorld {
     async fn canary(&self, _old: SocketAddr, _new: SocketAddr) -> Result<(), String> {
         self.host.alive().await;
         if self.state().broken_canary { Err("the watch on the new slot saw nothing".into()) } else { Ok(()) }
+    }
+
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse> {
+        self.host.alive().await;
+        self.diary.write(format!("pulse {address}"));
+        let pulse = self.state().pulse.clone().unwrap_or(Ok(Duration::from_millis(4)));
+        if pulse == Err(NoPulse::Silent) {
+            tokio::time::sleep(deadline).await;
+        }
+        pulse
     }
 
     async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {

@@ -61,7 +61,13 @@ pub enum Wish {
     #[default]
     Plain,
     /// Another kcp.
-    Upgrade { version: Option<String>, program: PathBuf },
+    Upgrade {
+        version: Option<String>,
+        program: PathBuf,
+        /// It may be older than the newest that ever bootstrapped the store.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        allow_downgrade: bool,
+    },
     /// The same kcp with a new certificate.
     RotateCertificates,
 }
@@ -71,7 +77,7 @@ impl fmt::Display for Wish {
         match self {
             Self::Plain => f.write_str("handover"),
             Self::Upgrade { version: Some(version), .. } => write!(f, "upgrade to {version}"),
-            Self::Upgrade { version: None, program } => write!(f, "upgrade to {}", program.display()),
+            Self::Upgrade { version: None, program, .. } => write!(f, "upgrade to {}", program.display()),
             Self::RotateCertificates => f.write_str("certificate rotation"),
         }
     }

@@ -3,8 +3,9 @@
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
 //! `data_adoption` overrides a refusal of the identity guard,
-//! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
+//! `down` stops them, `handover` runs the blue/green plan and `plan` thinks it through, `leadership` waits on the lease.
 
+mod canary;
 mod data_adoption;
 mod down;
 mod handover;
@@ -18,6 +19,7 @@ mod tenants;
 mod tests;
 pub(crate) mod waiters;
 
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
@@ -57,6 +59,8 @@ pub struct Kcp {
     pub dataplane: Arc<dyn Dataplane>,
     /// How long a drain may take before the connections that are left are cut.
     pub drain_limit: Duration,
+    /// `None`: nobody looks whether the serving slot's watches are alive.
+    pub canary: Option<Cadence>,
 }
 
 impl std::fmt::Debug for Kcp {
@@ -109,6 +113,7 @@ pub struct Root {
     led_by: Option<u32>,
     leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
+    aviary: canary::Aviary,
 }
 
 impl Root {
@@ -136,6 +141,7 @@ impl Root {
             led_by: None,
             leads: None,
             look: None,
+            aviary: canary::Aviary::default(),
         }
     }
 
@@ -179,6 +185,7 @@ impl Root {
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
+        self.keep_canary(ctx);
         if let Some(arrival) = self.arrival() {
             self.waiters.ready(&arrival);
         }

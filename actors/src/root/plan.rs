@@ -31,7 +31,7 @@ impl Root {
             let expected = done.map(|record| record.spent);
             let (old, new) = (api.side(from).await, api.side(to).await);
             let new = match &wish {
-                Wish::Upgrade { version, program } => {
+                Wish::Upgrade { version, program, .. } => {
                     crate::handover::Side { version: version.clone(), program: Some(program.clone()), ..new }
                 }
                 Wish::Plain | Wish::RotateCertificates => new,

@@ -52,7 +52,10 @@ impl Backend {
 
     async fn status(&self) -> Result<TreeStatus, Problem> {
         match self.ask(Command::Status).await? {
-            Reply::Status(status) => Ok(*status),
+            Reply::Status(mut status) => {
+                status.upkeep = self.files.upkeep(&status).await;
+                Ok(*status)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -75,8 +78,8 @@ pub(super) fn router(backend: Backend) -> Router {
         .route("/v1/status", get(tree::status))
         .route("/metrics", get(tree::metrics))
         .route("/v1/daemon", get(daemon::about))
+        .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
         .route("/v1/kcp/history", get(kcp::history))
-        .route("/v1/kcp/handover/plan", post(kcp::plan))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
@@ -95,7 +98,14 @@ pub(super) fn router(backend: Backend) -> Router {
     Router::new()
         .merge(within(deadline::READ, reads))
         .merge(within(deadline::CLUSTER, changes))
-        .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(kcp::handover))))
+        .merge(within(
+            deadline::HANDOVER,
+            Router::new()
+                .route("/v1/kcp/handover", post(kcp::handover))
+                .route("/v1/kcp/upgrade", post(kcp::upgrade))
+                .route("/v1/kcp/rotate-certs", post(kcp::rotate)),
+        ))
+        .merge(within(deadline::PLAN, Router::new().route("/v1/kcp/handover/plan", post(kcp::plan))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))
         .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
         .merge(streams)

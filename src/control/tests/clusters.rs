@@ -125,5 +125,6 @@ async fn the_node_snapshot_is_edited_by_name() {
 async fn a_kubeconfig_is_handed_out_as_it_lies_there() {
     let harness = Harness::obedient();
     assert_eq!(harness.client.kubeconfig("demo").await.unwrap(), "kind: Config\n");
+    assert_eq!(harness.client.kcp_kubeconfig().await.unwrap(), "kind: Config\n");
     assert!(matches!(refusal(harness.client.kubeconfig("web").await), Refusal::NotFound(_)));
 }

@@ -182,7 +182,8 @@ impl Model {
             Op::Drain => {
                 self.drained_at.get_or_insert(self.now);
                 let pace = Arc::new(Pace::new(self.config.drain.pace, LIMIT, 1));
-                self.connection.drain(&Order { epoch: 1, limit: LIMIT, pace }, self.now);
+                let order = Order { epoch: 1, limit: LIMIT, pace, usual_answer: Duration::ZERO };
+                self.connection.drain(&order, self.now);
             }
             Op::Pass(ms) => return self.pass(Duration::from_millis(ms)),
         }

@@ -21,6 +21,7 @@ pub(super) struct Knobs {
     pub crash_after_ready: Option<Duration>,
     pub ignore_sigterm: bool,
     pub second_listener: bool,
+    pub silent_watches: Option<PathBuf>,
     pub no_default_route: bool,
     /// Between two renewals of the lease, and between a candidate's looks.
     pub lease_retry: Duration,
@@ -56,6 +57,7 @@ impl Knobs {
             crash_after_ready: seconds("KCP_STANDIN_CRASH_AFTER_READY")?,
             ignore_sigterm: switch("KCP_STANDIN_IGNORE_SIGTERM"),
             second_listener: switch("KCP_STANDIN_SECOND_LISTENER"),
+            silent_watches: get("KCP_STANDIN_SILENT_WATCHES").map(PathBuf::from),
             no_default_route: switch("KCP_STANDIN_NO_DEFAULT_ROUTE"),
             lease_retry: seconds("KCP_STANDIN_LEASE_RETRY")?.unwrap_or(lease::RETRY),
             half_close: switch("KCP_STANDIN_HALF_CLOSE"),

@@ -15,6 +15,7 @@ use hyper::http::{request, response};
 use hyper::{Method, Request, Response, StatusCode};
 use rand::Rng;
 use serde_json::{Value, json};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use time::format_description::well_known::Rfc3339;
@@ -172,7 +173,10 @@ async fn forward(state: &State, user: &str, to: &Forward, request: Request<Body>
         annotated(head, body, &to.cluster).await
     } else if to.shape == Shape::Watch {
         // A watch that ends early ends cleanly: the client resumes from its last resource version elsewhere.
-        let stream = BodyStream::new(body).take_until(state.reached(Ending::Terminating));
+        let silent = state.silent_watches.clone();
+        // Each event comes in a frame of its own.
+        let speaks = move |_: &_| ready(!silent.as_ref().is_some_and(|file| file.exists()));
+        let stream = BodyStream::new(body).filter(speaks).take_until(state.reached(Ending::Terminating));
         Response::from_parts(head, StreamBody::new(stream).boxed_unsync())
     } else if body.size_hint().upper().is_some_and(|length| length <= ONE_WRITE) {
         at_once(head, body).await

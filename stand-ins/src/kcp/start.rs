@@ -16,6 +16,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::net::{TcpListener, TcpSocket};
@@ -198,7 +199,9 @@ fn state(
         goaway_chance: options.goaway_chance,
         lease_retry: knobs.lease_retry,
         half_close: knobs.half_close,
-        hung,
+        silent_watches: knobs.silent_watches.clone(),
+        hung: AtomicBool::new(hung),
+        backend_log: backend.log.clone(),
         progress: watch::Sender::new(Progress::Serving),
         ending: watch::Sender::new(Ending::No),
     }))

@@ -115,7 +115,7 @@ impl std::fmt::Debug for ChildActor {
 impl ChildActor {
     pub fn new(id: ComponentId, index: usize, step: Step, parent: Recipient<News>, outside: Outside) -> Self {
         let Step { blueprint, seam, restart, stop, start_deadline, stand_in, .. } = step;
-        let discovers = blueprint.listens() == Listens::OneTcp;
+        let discovers = blueprint.listens() != Listens::No;
         let machine = Child::new(restart, stop, start_deadline, discovers, rand::random());
         let state = (machine.state(), Instant::now());
         Self {

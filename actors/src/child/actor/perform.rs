@@ -34,14 +34,15 @@ impl ChildActor {
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
                 self.note.say("");
-                let listeners = Arc::clone(&self.outside.listeners);
-                let wait = async move { (listeners.listening(&identity).await, identity) };
+                let (listeners, listens) =
+                    (Arc::clone(&self.outside.listeners), self.step.blueprint.listens());
+                let wait = async move { (found(&*listeners, listens, &identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
-                    let found = result.as_ref().ok().copied();
-                    actor.address = found.or(actor.address);
+                    let address = result.as_ref().ok().copied();
+                    actor.address = address.or(actor.address);
                     if let Some(running) = actor.running.take() {
                         let of_this = running.identity == identity;
-                        let running = if of_this { Running { address: found, ..running } } else { running };
+                        let running = if of_this { Running { address, ..running } } else { running };
                         actor.tell(What::Running(running.clone()));
                         actor.record_address(&running, ctx);
                         actor.running = Some(running);
@@ -122,9 +123,10 @@ impl ChildActor {
         let find = async move {
             let mut found = processes.adopt(&id).await;
             if let Ok(Some(survivor)) = &mut found
-                && (survivor.alive, survivor.running.address, listens) == (true, None, Listens::OneTcp)
+                && (survivor.alive, survivor.running.address) == (true, None)
+                && listens != Listens::No
             {
-                survivor.running.address = place(&*listeners, &survivor.running.identity).await;
+                survivor.running.address = place(&*listeners, listens, &survivor.running.identity).await;
                 if let Some(address) = survivor.running.address {
                     processes.record_address(&id, &survivor.running.identity, address).await;
                 }
@@ -320,8 +322,19 @@ const PLACED: Duration = Duration::from_secs(1);
 
 /// Where an adopted process listens. Those behind it are compared with what they would be started with today, and that
 /// depends on it.
-async fn place(listeners: &dyn Listeners, identity: &Identity) -> Option<SocketAddr> {
-    tokio::time::timeout(PLACED, listeners.listening(identity)).await.ok()?.ok()
+async fn place(listeners: &dyn Listeners, listens: Listens, identity: &Identity) -> Option<SocketAddr> {
+    tokio::time::timeout(PLACED, found(listeners, listens, identity)).await.ok()?.ok()
+}
+
+async fn found(
+    listeners: &dyn Listeners,
+    listens: Listens,
+    identity: &Identity,
+) -> Result<SocketAddr, String> {
+    match listens {
+        Listens::Fixed(address) => listeners.listening_at(identity, address).await,
+        Listens::OneTcp | Listens::No => listeners.listening(identity).await,
+    }
 }
 
 /// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk.

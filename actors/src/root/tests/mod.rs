@@ -1,6 +1,7 @@
 //! The whole tree on a scripted host, with paused time: no process, no socket, no wall clock.
 
 mod adoption;
+mod canary;
 mod data_adoption;
 mod down;
 mod handovers;
