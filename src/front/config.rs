@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How the front accepts, dials and relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontConfig {
-    /// Worker threads of the front's own runtime. Two: one busy with a large answer leaves one for everyone else, and
+    /// Threads that accept and relay, each with its own connections. Two: one busy with a large answer leaves one for everyone else, and
     /// a thread relays more than a kcp can produce.
     pub threads: usize,
     /// Connections at one time, two file descriptors each. Above it nothing is accepted: clients wait in the kernel's queue,
