@@ -34,8 +34,7 @@ impl ChildActor {
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
                 self.note.say("");
-                let (listeners, listens) =
-                    (Arc::clone(&self.outside.listeners), self.step.blueprint.listens());
+                let (listeners, listens) = (Arc::clone(&self.outside.listeners), self.blueprint.listens());
                 let wait = async move { (found(&*listeners, listens, &identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
                     let address = result.as_ref().ok().copied();
@@ -239,7 +238,7 @@ impl ChildActor {
     /// A guard that lost its hold while the process serves is asked again. A late word is known by its identity.
     fn watch_hold(&mut self, ctx: &mut Context<Self>) {
         cancel(&mut self.holding, ctx);
-        let (Seam::Guarded(guard), Some(running)) = (self.step.seam.clone(), &self.running) else { return };
+        let (Seam::Guarded(guard), Some(running)) = (self.seam.clone(), &self.running) else { return };
         let identity = running.identity.clone();
         let wait = async move { guard.lost().await };
         self.holding = Some(ctx.spawn(wait.into_actor(self).map(|(), actor, ctx| {
