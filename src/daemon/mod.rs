@@ -104,7 +104,8 @@ impl Daemon {
         journal.read().await.map_err(DaemonError::Record)?;
         // Before orphans are collected: a survivor that ends meanwhile is not one.
         let hosted = layout.clone();
-        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
+        let processes =
+            off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
         caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
