@@ -9,6 +9,7 @@ mod file;
 mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod limits;
 mod setting;
 mod show;
 mod supervision;
@@ -20,9 +21,10 @@ mod tests;
 pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
 pub use front::FrontConfig;
+pub use limits::{LimitsConfig, LimitsOf};
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{LogSize, PortRange, SlotPorts, Span};
+pub use values::{CpuShare, LogSize, MemorySize, PortRange, SlotPorts, Span};
 
 use values::Positive;
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub logs: LogsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
+    /// What each component may take of the host.
+    pub limits: LimitsConfig,
     /// How each component starts, stops and comes back.
     pub supervision: SupervisionConfig,
 }
@@ -201,6 +205,7 @@ impl Config {
                     ccm: store(given.ccm),
                 }
             },
+            limits: limits::read(file.limits, origin)?,
             supervision: supervision::read(file.supervision, origin)?,
         })
     }

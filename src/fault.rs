@@ -39,14 +39,24 @@ pub fn storage(name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
+/// How far a storm has turned the wall clock. Turning the host's own would take everything else on it along.
+#[inline]
+pub fn clock_turned_by() -> time::Duration {
+    #[cfg(debug_assertions)]
+    return armed::clock_turned_by();
+    #[cfg(not(debug_assertions))]
+    time::Duration::ZERO
+}
+
 #[cfg(debug_assertions)]
 mod armed {
     //! `<place> <skip> <act>` in the armed file: `act` is `die`, `freeze` or `full`, and the first `skip` passes are let
     //! go. A place that struck leaves its name in `<file>.struck`; but for `full`, which lasts as long as the file, the
-    //! file is gone then, so that the next daemon does not die of it again.
+    //! file is gone then, so that the next daemon does not die of it again. `<file>.clock` holds the seconds by which the wall
+    //! clock is turned, for as long as it is there.
 
     use rustix::process::{Signal, getpid, kill_process};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::{Mutex, OnceLock, PoisonError};
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +72,23 @@ mod armed {
     /// What was armed when last looked, and how often it was passed since.
     static PASSED: Mutex<(String, u64)> = Mutex::new((String::new(), 0));
 
-    pub(super) fn here(name: &str) -> Option<Armed> {
+    fn file() -> Option<&'static Path> {
         static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let file = FILE.get_or_init(|| std::env::var_os(super::ARMED_IN).map(PathBuf::from)).as_ref()?;
+        FILE.get_or_init(|| std::env::var_os(super::ARMED_IN).map(PathBuf::from)).as_deref()
+    }
+
+    pub(super) fn clock_turned_by() -> time::Duration {
+        let seconds =
+            file().and_then(|file| seconds(&std::fs::read_to_string(file.with_extension("clock")).ok()?));
+        time::Duration::seconds(seconds.unwrap_or_default())
+    }
+
+    fn seconds(order: &str) -> Option<i64> {
+        order.trim().parse().ok()
+    }
+
+    pub(super) fn here(name: &str) -> Option<Armed> {
+        let file = file()?;
         let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
         let order = std::fs::read_to_string(file).ok()?;
         let (skip, act) = parse(&order, name)?;
@@ -127,6 +151,14 @@ mod armed {
             for order in ["", "spawn-born", "spawn-born x die", "spawn-born 0 dance", "other 0 die"] {
                 assert_eq!(parse(order, "spawn-born"), None, "{order}");
             }
+        }
+
+        #[test]
+        fn the_clock_is_turned_both_ways_and_by_nothing_that_is_no_number() {
+            assert_eq!(
+                [seconds("7200\n"), seconds("-86400"), seconds("later")],
+                [Some(7200), Some(-86400), None]
+            );
         }
     }
 }

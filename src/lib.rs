@@ -3,6 +3,7 @@
 pub mod assets;
 pub mod ccm;
 pub mod cli;
+pub mod clock;
 pub mod components;
 pub mod config;
 pub mod control;

@@ -22,6 +22,8 @@ use std::time::Duration;
 pub enum ExitStatus {
     Code(i32),
     Signal(i32),
+    /// The kernel killed it, and everything of it, for want of memory within its own limit.
+    OutOfMemory,
     /// The kernel did not tell (an adopted process before Linux 6.15).
     Unknown,
 }
@@ -31,6 +33,7 @@ impl fmt::Display for ExitStatus {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal(signal) => write!(f, "killed by signal {signal}"),
+            Self::OutOfMemory => f.write_str("killed: it ran out of memory within its limit"),
             Self::Unknown => f.write_str("exit status unknown"),
         }
     }
@@ -225,6 +228,11 @@ pub trait Processes: Send + Sync + 'static {
     /// Ends everything an earlier daemon left that nobody accounts for, also of a component whose own process is dead.
     /// Returns a line for each process that was ended; what cannot be is among the [`Self::strays`] until it ends at last.
     async fn reap_strays(&self, accounted: &Accounted) -> Result<Vec<String>, String>;
+
+    /// What an operator asked for and does not get, one line each. Waits for nothing.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The strays that still live. Waits for nothing.
     fn strays(&self) -> Vec<Stray>;

@@ -21,6 +21,9 @@ pub struct TreeStatus {
     /// Processes of an earlier daemon that outlive SIGKILL; their components start once they have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strays: Vec<String>,
+    /// What was asked for and is not had, such as a limit without its controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
     #[serde(default)]

@@ -19,7 +19,6 @@ use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, R
 use berth_actors::spec::{ProcessSpec, User};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use time::OffsetDateTime;
 
 /// The tenant's instances, written by `berth node`.
 pub fn snapshot_file(data_dir: &Path) -> PathBuf {
@@ -64,8 +63,7 @@ impl Blueprint for CloudControllerManager {
 
         note.say("its credential");
         let Self { data_dir, credentials, server, .. } = self.clone();
-        self.blocking(move || renew(&data_dir, &credentials, &server, user, OffsetDateTime::now_utc()))
-            .await?;
+        self.blocking(move || renew(&data_dir, &credentials, &server, user, crate::clock::now())).await?;
 
         self.spec(context)
     }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn now() -> OffsetDateTime {
-        OffsetDateTime::now_utc()
+        crate::clock::now()
     }
 
     #[test]

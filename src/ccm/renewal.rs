@@ -6,7 +6,10 @@ use time::OffsetDateTime;
 /// No timer is set closer than this, so that a clock that jumps cannot make a hot loop.
 const SHORTEST_WAIT: Duration = Duration::from_mins(1);
 
-/// A certificate's life.
+/// What is left to notice that renewing fails: a third of the seven days that a credential is good for.
+const RESERVE: Duration = Duration::from_hours(7 * 24 / 3);
+
+/// A certificate's life. It begins long before it was made, so that only its end says when it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
     pub not_before: OffsetDateTime,
@@ -14,12 +17,11 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Two thirds of its life: a third is left to notice that renewing fails.
     pub fn renew_at(&self) -> OffsetDateTime {
-        self.not_before + (self.not_after - self.not_before) * 2 / 3
+        self.not_after - RESERVE
     }
 
-    /// Due at two thirds, and also before it is valid at all: the clock was wrong when it was made.
+    /// Due when its reserve begins, and also before it is valid at all: the clock was wrong when it was made.
     pub fn is_due(&self, now: OffsetDateTime) -> bool {
         now >= self.renew_at() || now < self.not_before
     }

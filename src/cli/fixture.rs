@@ -116,6 +116,7 @@ pub(crate) fn healthy() -> TreeStatus {
         )],
         services: Vec::new(),
         strays: Vec::new(),
+        remarks: Vec::new(),
         handover: None,
         handovers: Handovers::default(),
         canary: Some(CanaryStatus {

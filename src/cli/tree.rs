@@ -52,7 +52,7 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
         rows::branch(&service.children[0], troubled, &columns, style)
     }));
     let line = format!("{}  {}", style.paint(Tone::Strong, "berth"), summary(status));
-    let remarks = status.strays.iter().map(|stray| harmless(stray)).collect();
+    let remarks = status.strays.iter().chain(&status.remarks).map(|stray| harmless(stray)).collect();
     draw(&Branch { line, remarks, below }, style)
 }
 

@@ -2,6 +2,7 @@
 
 use super::ConfigError;
 use super::account::Account;
+use super::limits;
 use super::setting::line_of;
 use super::supervision;
 use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Positive, SlotPorts, Span};
@@ -28,6 +29,7 @@ pub(super) struct File {
     pub(super) logs: Logs,
     pub(super) kcp: Kcp,
     pub(super) components: Components,
+    pub(super) limits: limits::Given,
     pub(super) supervision: supervision::Given,
 }
 

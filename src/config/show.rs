@@ -1,7 +1,7 @@
 //! The effective configuration as a file that could be read again, each value with its source.
 
 use super::setting::{Setting, Source};
-use super::{ComponentsConfig, Config, FrontConfig, TermsConfig};
+use super::{ComponentsConfig, Config, FrontConfig, LimitsOf, TermsConfig};
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         logs,
         kcp,
         components,
+        limits,
         supervision,
     } = config;
     let top = vec![
@@ -55,6 +56,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         ),
         ("components".into(), component_paths(components)),
     ];
+    sections.extend(limits.0.iter().map(|limits| (limits_header(&limits.whom).into(), limits_of(limits))));
     sections
         .extend(supervision.0.iter().map(|terms| (format!("supervision.{}", terms.of).into(), of(terms))));
     sections
@@ -67,6 +69,21 @@ fn of_front(front: &FrontConfig) -> Vec<Entry<'_>> {
         bare("max_connections", &front.max_connections),
         bare("max_connections_per_peer", &front.max_connections_per_peer),
         bare("max_parked", &front.max_parked),
+    ]
+}
+
+/// A chain and its component are one key.
+fn limits_header(whom: &str) -> String {
+    if whom.contains('/') { format!("limits.{}", quoted(whom)) } else { format!("limits.{whom}") }
+}
+
+fn limits_of(limits: &LimitsOf) -> Vec<Entry<'_>> {
+    let LimitsOf { whom: _, memory, processes, cpu } = limits;
+    let entry = |key: &'static str, value, source| Entry { key: key.into(), value, source };
+    vec![
+        entry("memory", memory.value.as_ref().map(quoted), &memory.source),
+        entry("processes", processes.value.map(|count| count.to_string()), &processes.source),
+        entry("cpu", cpu.value.as_ref().map(quoted), &cpu.source),
     ]
 }
 

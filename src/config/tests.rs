@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::policy::{Policies, Supervised};
+use crate::process::Limits;
+use berth_actors::identity::ComponentId;
 use berth_actors::policy::Restart;
 use berth_actors::spec::Reaction;
 use std::time::Duration;
@@ -167,6 +169,46 @@ fn the_command_line_wins_over_the_file_and_must_be_absolute_too() {
     };
     assert_eq!(*load("/flag").unwrap().state_dir, Path::new("/flag"));
     assert!(load("flag").unwrap_err().to_string().contains("--state must be an absolute path"));
+}
+
+#[test]
+fn limits_are_shown_with_their_source_and_the_narrowest_decides() {
+    let text = "[limits.default]\nmemory = \"2GiB\"\ncpu = \"50%\"\n[limits.kine]\nprocesses = 64\n\
+                [limits.\"demo/kine\"]\nmemory = \"512MiB\"\n";
+    let config = parse(text).unwrap();
+    let shown = config.to_string();
+    assert!(
+        shown.contains("\n[limits.\"demo/kine\"]\nmemory = \"512MiB\"  # /etc/berth.toml:7\n"),
+        "{shown}"
+    );
+    assert_eq!(parse(&shown).unwrap().limits.of_components(), config.limits.of_components());
+    let of = |chain, component| config.limits.of_components().of(&ComponentId::new(chain, component));
+    let limits = |memory, processes| Limits { memory: Some(memory), processes, cpu_percent: Some(50) };
+    assert_eq!(of("demo", "kine"), limits(512 << 20, Some(64)));
+    assert_eq!(of("other", "kine"), limits(2 << 30, Some(64)));
+    assert_eq!(of("demo", "postgres"), limits(2 << 30, None));
+    assert!(parse("").unwrap().limits.of_components().of(&ComponentId::new("demo", "kine")).is_none());
+}
+
+#[test]
+fn limits_that_cannot_be_are_refused_with_the_way_out() {
+    let table = [
+        ("[limits.kin]\nmemory = \"1GiB\"", 1, "unknown limits `kin`: write [limits.default]"),
+        ("\n[limits.\"de mo/kine\"]", 2, "unknown limits `de mo/kine`"),
+        ("[limits.\"demo/kin\"]", 1, "unknown limits `demo/kin`"),
+        ("[limits.kine]\nmemory = \"1GB\"", 2, "is no size: write it like"),
+        ("[limits.kine]\nmemory = \"1MiB\"", 2, "too little to start in: at least 16MiB"),
+        ("[limits.kine]\nmemory = \"99999999999GiB\"", 2, "is no size"),
+        ("[limits.kine]\nprocesses = 0", 2, "nonzero"),
+        ("[limits.kine]\ncpu = \"2\"", 2, "is no share of a CPU"),
+        ("[limits.kine]\ncpu = \"0%\"", 2, "is no share of a CPU"),
+        ("[limits.kine]\nswap = \"1GiB\"", 2, "unknown field `swap`"),
+    ];
+    for (text, line, reason) in table {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("/etc/berth.toml:{line}: ")), "{text:?}: {error}");
+        assert!(error.contains(reason), "{text:?}: {error}");
+    }
 }
 
 #[test]

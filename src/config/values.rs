@@ -94,6 +94,68 @@ impl fmt::Display for LogSize {
     }
 }
 
+/// How much memory: `512MiB`, `2GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MemorySize(pub u64);
+
+/// Nothing that is supervised lives in less.
+const SMALLEST_MEMORY: u64 = 16 << 20;
+
+impl FromStr for MemorySize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is no size: write it like \"512MiB\" or \"2GiB\"");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(digits);
+        let bytes: u64 = match unit {
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(bad()),
+        };
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let size = number.checked_mul(bytes).filter(|size| *size <= 1 << 50).ok_or_else(bad)?;
+        if size < SMALLEST_MEMORY {
+            return Err(format!("{text:?} is too little to start in: at least {}", Self(SMALLEST_MEMORY)));
+        }
+        Ok(Self(size))
+    }
+}
+
+impl fmt::Display for MemorySize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.trailing_zeros() {
+            30.. => write!(f, "{}GiB", self.0 >> 30),
+            _ => write!(f, "{}MiB", self.0 >> 20),
+        }
+    }
+}
+
+/// How much of the CPUs, in hundredths of one: `50%`, `200%` for two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CpuShare(pub u32);
+
+impl FromStr for CpuShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("{text:?} is no share of a CPU: write it like \"50%\", or \"200%\" for two CPUs");
+        let number = text.strip_suffix('%').filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let percent = number.and_then(|number| number.parse().ok()).ok_or_else(bad)?;
+        // The kernel takes no quota below 1 ms in 100 ms, and no host has so many CPUs.
+        if (1..=1_000_000).contains(&percent) { Ok(Self(percent)) } else { Err(bad()) }
+    }
+}
+
+impl fmt::Display for CpuShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
 /// Ports `first-last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -236,4 +298,4 @@ macro_rules! from_string {
         }
     )*};
 }
-from_string!(Span, LogSize, PortRange);
+from_string!(Span, LogSize, MemorySize, CpuShare, PortRange);

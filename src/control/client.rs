@@ -97,7 +97,7 @@ impl Client {
 
     /// What a handover would do, and what speaks against it.
     pub async fn plan_handover(&self, wish: Wish) -> Result<HandoverPlan, ClientError> {
-        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::READ).await
+        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::PLAN).await
     }
 
     pub async fn handovers(&self) -> Result<HandoverHistory, ClientError> {

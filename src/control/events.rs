@@ -6,7 +6,6 @@ use super::api::StampedEvent;
 use berth_actors::message::TreeEvent;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::broadcast;
 
@@ -41,7 +40,7 @@ impl EventHub {
 
     /// Records one event, stamped with the present time.
     pub fn record(&self, event: TreeEvent) {
-        let at = OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default();
+        let at = crate::clock::now().format(&Rfc3339).unwrap_or_default();
         let stamped = StampedEvent { at, event };
         let mut kept = self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == KEPT {

@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::{self, PreflightError};
+use crate::process::ComponentLimits;
 use crate::tenant::stack;
 use actix::Addr;
 use berth_actors::host::Distribution;
@@ -99,6 +100,7 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),
+        limits: ComponentLimits::default(),
         ports: defaults::PORTS.0.ports(),
         policies: Policies::default(),
     }

@@ -27,6 +27,7 @@ use crate::layout::Layout;
 use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
 use crate::preflight;
+use crate::process;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
@@ -103,7 +104,8 @@ impl Daemon {
         journal.read().await.map_err(DaemonError::Record)?;
         // Before orphans are collected: a survivor that ends meanwhile is not one.
         let hosted = layout.clone();
-        let processes = off_thread(move || ProcessHost::limited(&hosted, settings.logs)).await?;
+        let processes =
+            off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
         caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
@@ -270,6 +272,7 @@ impl Daemon {
 
 /// Runs a daemon's life on the one arbiter every actor shares.
 pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    process::share_one_heap();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
         Ok(runtime) => runtime,

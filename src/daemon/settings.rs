@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::Account;
+use crate::process::ComponentLimits;
 use crate::tenant::Accounts;
 use berth_actors::canary::Cadence;
 use std::fs;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub start_concurrency: usize,
     /// How much of each component's output is kept.
     pub logs: Limits,
+    /// What each component may take of the host.
+    pub limits: ComponentLimits,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
     /// How each component starts, stops and comes back.

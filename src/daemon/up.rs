@@ -94,6 +94,7 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
+        limits: config.limits.of_components(),
         ports: config.ports.range.value.ports(),
         policies: config.supervision.policies(),
     })

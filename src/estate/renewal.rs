@@ -19,7 +19,7 @@ impl HostEstate {
         loop {
             tokio::time::sleep(LOOK).await;
             let outcome = self.off_thread(|inner| {
-                renew_all(inner, OffsetDateTime::now_utc());
+                renew_all(inner, crate::clock::now());
                 Ok::<_, std::convert::Infallible>(())
             });
             if let Err(reason) = outcome.await {

@@ -21,7 +21,7 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        Self::expiring(OffsetDateTime::now_utc() + Duration::days(365))
+        Self::expiring(crate::clock::now() + Duration::days(365))
     }
 
     pub(crate) fn expiring(not_after: OffsetDateTime) -> Self {
@@ -34,7 +34,7 @@ impl Fixture {
         let key = KeyPair::generate().unwrap();
         let mut leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         leaf.distinguished_name.push(DnType::CommonName, "192.0.2.2@1764540000");
-        leaf.not_before = OffsetDateTime::now_utc() - Duration::hours(1);
+        leaf.not_before = crate::clock::now() - Duration::hours(1);
         leaf.not_after = not_after;
         let issuer = Issuer::new(ca, ca_key);
         let certificate = leaf.signed_by(&key, &issuer).unwrap().pem() + &ca_certificate.pem();

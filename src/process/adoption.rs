@@ -7,6 +7,7 @@
 //! Every process is watched from the moment the ledger is read, so one that ends before the tree asks for it is still told
 //! with its status.
 
+use super::cgroup::Cgroup;
 use super::host::Shared;
 use super::ledger::{Ledger, Phase, Record};
 use super::life::Life;
@@ -105,6 +106,9 @@ impl Shared {
         };
         if let Some(life) = life {
             self.logs.keep(&record.log);
+            // The limits of today's configuration, for a process of yesterday's.
+            let cgroup = record.cgroup.clone().map(Cgroup::at);
+            self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
             self.lives().insert(identity.clone(), life);
         }
         Some(Survivor { running, digest: record.digest, alive })

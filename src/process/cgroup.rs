@@ -1,8 +1,9 @@
 //! A cgroup per component, wherever a writable cgroup v2 hierarchy is: the surest way to kill everything of it.
 //!
-//! The host creates one before each spawn and removes it after the reap. Sets no limits and enables no controllers. Where
-//! there is no such hierarchy, the process table finds what belongs together.
+//! The host creates one before each spawn and removes it after the reap. Controllers are enabled only where a limit asks for
+//! them ([`super::limits`]). Where there is no such hierarchy, the process table finds what belongs together.
 
+use super::limits::LimitError;
 use super::mark::StateMark;
 use super::reap::Targets;
 use super::{hierarchy, identity};
@@ -46,9 +47,11 @@ impl CgroupRoot {
     }
 
     /// The first of `places` in which components can have cgroups.
-    fn among(places: &[PathBuf], mark: &StateMark) -> Result<Self, NoCgroup> {
+    pub(super) fn among(places: &[PathBuf], mark: &StateMark) -> Result<Self, NoCgroup> {
         let mut reason = NoCgroup::NotMounted;
-        for place in places {
+        // A daemon that was moved to make room for controllers works where it was before.
+        let above = |place: &PathBuf| place.parent().filter(|_| place.ends_with(OWN)).map(Path::to_owned);
+        for place in places.iter().map(|place| above(place).unwrap_or_else(|| place.clone())) {
             let root = place.join(format!("berth-{}", mark.as_str()));
             match probe(&root) {
                 Ok(()) => return Ok(Self(root)),
@@ -94,6 +97,47 @@ fn open(dir: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// The daemon's own cgroup, once controllers are enabled: the kernel wants no processes where they are handed on.
+const OWN: &str = "berth-daemon";
+
+impl CgroupRoot {
+    /// Hands the controllers on to the components' cgroups. Harmless when they are. Blocking.
+    pub(super) fn enable(&self, controllers: &[&'static str]) -> Result<(), LimitError> {
+        let Some(place) = self.0.parent().filter(|_| !controllers.is_empty()) else { return Ok(()) };
+        let failed = |what: &str| {
+            let what = format!("{what} {}", place.display());
+            move |source| LimitError::Io { what, source }
+        };
+        let there = fs::read_to_string(place.join("cgroup.controllers"))
+            .map_err(failed("read the controllers of"))?;
+        if let Some(missing) =
+            controllers.iter().find(|wanted| !there.split_whitespace().any(|is| is == **wanted))
+        {
+            return Err(LimitError::NotDelegated { controller: missing, place: place.display().to_string() });
+        }
+        let order =
+            controllers.iter().map(|controller| format!("+{controller}")).collect::<Vec<_>>().join(" ");
+        let hand_on = |dir: &Path| tell(&dir.join("cgroup.subtree_control"), &order);
+        let handed_on = hand_on(place).or_else(|error| {
+            if error.raw_os_error() != Some(rustix::io::Errno::BUSY.raw_os_error()) {
+                return Err(error);
+            }
+            let own = place.join(OWN);
+            fs::create_dir_all(&own)?;
+            tell(&own.join("cgroup.procs"), &std::process::id().to_string())?;
+            hand_on(place)
+        });
+        handed_on.and_then(|()| hand_on(&self.0)).map_err(failed("enable controllers in"))
+    }
+}
+
+/// One word for the kernel, in one call. Never creates a file.
+pub(super) fn tell(file: &Path, word: &str) -> io::Result<()> {
+    let file = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, word.as_bytes())?;
+    Ok(())
+}
+
 fn probe(root: &Path) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let kill = fs::metadata(root.join("cgroup.kill")).map(drop);
@@ -121,10 +165,15 @@ impl Cgroup {
         let mut living = Targets::new();
         members(&self.0, &mut living)?;
         if !living.is_empty() {
-            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-            rustix::io::write(rustix::fs::open(self.0.join("cgroup.kill"), flags, Mode::empty())?, b"1")?;
+            tell(&self.0.join("cgroup.kill"), "1")?;
         }
         Ok(living)
+    }
+
+    /// Whether the kernel killed somebody in it for want of memory, since it was made. One read from memory.
+    pub(super) fn has_run_out_of_memory(&self) -> bool {
+        let events = fs::read_to_string(self.0.join("memory.events")).unwrap_or_default();
+        events.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
     }
 
     /// Whether nobody lives in it or below it, by the kernel's own count. One read from memory; false where it cannot be told.

@@ -9,6 +9,7 @@ use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
 use super::leftovers::{LINGER, Left, Leftovers};
 use super::life::Life;
+use super::limits::{ComponentLimits, Limiter};
 use super::mark::{self, StateMark};
 use super::reap::{self, Targets};
 use super::spawn;
@@ -47,6 +48,7 @@ pub(super) struct Shared {
     pub(super) ledger: Ledger,
     pub(super) mark: StateMark,
     pub(super) cgroups: Option<CgroupRoot>,
+    pub(super) limiter: Limiter,
     births: Births,
     leftovers: Leftovers,
     table: SharedTable,
@@ -64,20 +66,36 @@ impl ProcessHost {
     /// Creates the ledger's directory, looks for a cgroup to work in, and watches what an earlier daemon left from here on.
     /// Blocking; once, at the daemon's start, in the runtime.
     pub fn new(layout: &Layout) -> Result<Self, FileError> {
-        Self::limited(layout, Limits::default())
+        Self::limited(layout, Limits::default(), ComponentLimits::default())
     }
 
-    /// The same with other limits for the components' logs.
-    pub fn limited(layout: &Layout, limits: Limits) -> Result<Self, FileError> {
+    /// The same with other limits for the components' logs, and limits for the components themselves.
+    pub fn limited(
+        layout: &Layout,
+        limits: Limits,
+        of_components: ComponentLimits,
+    ) -> Result<Self, FileError> {
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
         let (births, table, logs) = (Births::new(), SharedTable::default(), LogKeeper::new(limits));
         let (leftovers, lives, ended) = (Leftovers::default(), Mutex::default(), Mutex::default());
-        let strays = Strays::default();
-        let shared =
-            Shared { ledger, mark, cgroups, births, leftovers, table, logs, left, strays, lives, ended };
+        let (strays, limiter) = (Strays::default(), Limiter::new(of_components));
+        let shared = Shared {
+            ledger,
+            mark,
+            cgroups,
+            limiter,
+            births,
+            leftovers,
+            table,
+            logs,
+            left,
+            strays,
+            lives,
+            ended,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -102,6 +120,8 @@ impl ProcessHost {
         let record = life.record.as_ref().filter(|record| record.component == *component)?;
         life.status()?;
         let left_nobody = match &record.cgroup {
+            // One that ran out of memory says so for ever: its successor gets another.
+            Some(_) if life.status() == Some(ExitStatus::OutOfMemory) => false,
             Some(cgroup) => Cgroup::at(cgroup.clone()).is_empty(),
             None => identity::is_child(identity) && orphans::none(),
         };
@@ -156,6 +176,10 @@ impl Processes for ProcessHost {
         self.off_thread(move |shared| shared.reap_strays(&accounted)).await
     }
 
+    fn remarks(&self) -> Vec<String> {
+        self.shared.limiter.remarks()
+    }
+
     fn strays(&self) -> Vec<Stray> {
         self.shared.strays.list()
     }
@@ -170,12 +194,18 @@ impl Processes for ProcessHost {
     }
 
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        let turn = self.shared.births.turn().await;
         let (shared, component, spec) = (Arc::clone(&self.shared), component.clone(), spec.clone());
-        self.shared.births.run(move || shared.spawn(&component, &spec)).await
+        turn.run(Box::new(move || shared.spawn(&component, &spec))).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
-        match self.life(identity).await {
+        // One such wait lasts as long as its process does: it holds no more than it must.
+        let watched = self.shared.lives().get(identity).map(Arc::clone);
+        if let Some(life) = watched {
+            return life.exited().await;
+        }
+        match Box::pin(self.life(identity)).await {
             Ok(Some(life)) => life.exited().await,
             Ok(None) => self.shared.ended(identity).unwrap_or(ExitStatus::Unknown),
             Err(error) => {
@@ -250,6 +280,7 @@ impl Shared {
                     .ok()
             })
             .unzip();
+        self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
         let mut record = Record {
             component: component.clone(),
             token: mark::new_token(),

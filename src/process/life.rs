@@ -3,6 +3,7 @@
 //! The host keeps one per live component. A dead child stays a zombie until it is reaped: while it does, neither its pid
 //! nor its process group can come to mean another process.
 
+use super::cgroup::Cgroup;
 use super::{children, identity, post_mortem, raw};
 use crate::process::ledger::Record;
 use berth_actors::host::ExitStatus;
@@ -77,6 +78,14 @@ impl Life {
         let status = match exit_status(self.pidfd.get_ref(), peek)? {
             ExitStatus::Unknown => post_mortem::status(self.pidfd.get_ref(), &self.identity),
             known => known,
+        };
+        // Only who has a limit of its own has such a count.
+        let cgroup = self.record.as_ref().and_then(|record| record.cgroup.clone());
+        let status = match (status, cgroup) {
+            (ExitStatus::Signal(9), Some(cgroup)) if Cgroup::at(cgroup.clone()).has_run_out_of_memory() => {
+                ExitStatus::OutOfMemory
+            }
+            (status, _) => status,
         };
         *end = End::Died(status);
         Some(status)

@@ -11,6 +11,7 @@
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! leftovers  records and cgroups of the dead, kept for a moment for their successors
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
+//! cgroup    everybody of a component in one place;  hierarchy  where on this host;  limits  what it may take
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
@@ -32,6 +33,7 @@ mod identity;
 mod ledger;
 mod leftovers;
 mod life;
+mod limits;
 pub mod lock;
 mod mark;
 mod memory;
@@ -49,8 +51,9 @@ mod unrecorded;
 
 pub use host::ProcessHost;
 pub use identity::{age_of, is_alive, of as identity_of};
+pub use limits::{ComponentLimits, Limits};
 pub use memory::{Held, held_by};
-pub(crate) use raw::watch;
+pub(crate) use raw::{share_one_heap, watch};
 
 #[cfg(test)]
 mod tests;

@@ -361,6 +361,25 @@ pub(super) fn seal_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps what all threads allocate in one heap: what a start's burst leaves free between the allocations of one thread serves the
+/// others. Once, before the first thread is started.
+pub(crate) fn share_one_heap() {
+    // SAFETY: a parameter of the C library's allocator, set before another thread can be inside it.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives free pages of the heap back to the kernel. A few milliseconds, in which nobody can allocate.
+pub(super) fn give_memory_back() {
+    // SAFETY: the C library's allocator locks itself.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The wait(2) status of a process whose parent has waited for it. `None` before that, and on a kernel older than 6.15.
 pub(super) fn exit_code(pidfd: &OwnedFd) -> Option<i32> {
     let wanted = u64::from(libc::PIDFD_INFO_EXIT);

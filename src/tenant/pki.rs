@@ -99,7 +99,7 @@ impl Pki {
                 return Err(PkiError::Missing { cluster: self.cluster.clone(), path });
             }
         }
-        let now = OffsetDateTime::now_utc();
+        let now = crate::clock::now();
         LEAVES.iter().try_for_each(|leaf| self.renew(leaf, now))
     }
 
@@ -117,7 +117,7 @@ impl Pki {
         let aside = Self { dir: self.dir.with_extension("new"), ..self.clone() };
         remove_dir(&aside.dir)?;
         files::private_dir(&aside.dir, self.owner)?;
-        let now = OffsetDateTime::now_utc();
+        let now = crate::clock::now();
         for name in AUTHORITIES {
             let common_name = format!("{} {name}", self.cluster);
             let key = generate(name)?;
@@ -149,8 +149,9 @@ impl Pki {
         let pem = read(&path)?;
         let (_, pem) =
             x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|e| unusable(e.to_string()))?;
-        let end = pem.parse_x509().map_err(|e| unusable(e.to_string()))?.validity().not_after.to_datetime();
-        if end - now > RENEW_BEFORE {
+        let validity = pem.parse_x509().map_err(|e| unusable(e.to_string()))?.validity().clone();
+        let (begin, end) = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
+        if begin <= now && end - now > RENEW_BEFORE {
             return Ok(());
         }
         let key = load_key(&self.key(leaf.name))?;
@@ -257,11 +258,33 @@ mod tests {
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let (certificate, key) = (read(pki.certificate("admin")), read(pki.key("admin")));
         let admin = LEAVES.iter().find(|leaf| leaf.name == "admin").unwrap();
-        pki.renew(admin, OffsetDateTime::now_utc() + LEAF_VALIDITY - RENEW_BEFORE - CLOCK_SKEW).unwrap();
+        pki.renew(admin, crate::clock::now() + LEAF_VALIDITY - RENEW_BEFORE - CLOCK_SKEW).unwrap();
         assert_eq!(read(pki.certificate("admin")), certificate);
-        pki.renew(admin, OffsetDateTime::now_utc() + LEAF_VALIDITY - RENEW_BEFORE).unwrap();
+        pki.renew(admin, crate::clock::now() + LEAF_VALIDITY - RENEW_BEFORE).unwrap();
         assert_ne!(read(pki.certificate("admin")), certificate);
         assert_eq!(read(pki.key("admin")), key);
+    }
+
+    #[test]
+    fn what_was_signed_while_the_clock_was_far_ahead_is_valid_once_it_is_right() {
+        let dir = tempfile::tempdir().unwrap();
+        let (pki, now) = (pki(&dir), crate::clock::now());
+        pki.ensure().unwrap();
+        let is_valid = |leaf: &Leaf| {
+            let pem = std::fs::read(pki.certificate(leaf.name)).unwrap();
+            let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).unwrap();
+            let present = x509_parser::time::ASN1Time::from_timestamp(now.unix_timestamp()).unwrap();
+            pem.parse_x509().unwrap().validity().is_valid_at(present)
+        };
+        for leaf in &LEAVES {
+            let key = load_key(&pki.key(leaf.name)).unwrap();
+            pki.sign(leaf, &key, now + CLOCK_SKEW).unwrap();
+            assert!(is_valid(leaf), "{}", leaf.name);
+            pki.sign(leaf, &key, now + CLOCK_SKEW * 2).unwrap();
+            assert!(!is_valid(leaf), "{}", leaf.name);
+            pki.renew(leaf, now).unwrap();
+            assert!(is_valid(leaf), "{}: signed anew", leaf.name);
+        }
     }
 
     #[test]
@@ -273,7 +296,7 @@ mod tests {
             &pki.certificate("client-ca"),
             &pki.key("client-ca"),
             "socialweb:cloud-controller-manager",
-            OffsetDateTime::now_utc(),
+            crate::clock::now(),
             LEAF_VALIDITY,
         )
         .unwrap();

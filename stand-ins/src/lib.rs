@@ -13,6 +13,7 @@
     )
 )]
 
+mod clock;
 pub mod k3s;
 pub mod kcp;
 mod tethered;

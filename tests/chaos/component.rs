@@ -21,6 +21,7 @@ pub const ROLE: &str = "component";
 const WORKER: &str = "worker";
 /// `<component>.<knob>` in its working directory.
 pub const EXIT_AT_START: &str = "exit-at-start";
+pub const MUTE_AT_START: &str = "mute-at-start";
 pub const IGNORE_TERM: &str = "ignore-term";
 /// Between two tries to become the leader.
 const CAMPAIGN: Duration = Duration::from_millis(100);
@@ -34,6 +35,7 @@ struct Words {
     keep: Option<PathBuf>,
     onto: Option<Place>,
     leads: Option<PathBuf>,
+    mute: bool,
 }
 
 pub fn main(words: &[String]) -> ExitCode {
@@ -57,6 +59,7 @@ pub fn main(words: &[String]) -> ExitCode {
     if std::fs::remove_file(format!("{}.{EXIT_AT_START}", parsed.name)).is_ok() {
         return ExitCode::FAILURE;
     }
+    parsed.mute = std::fs::remove_file(format!("{}.{MUTE_AT_START}", parsed.name)).is_ok();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(live(parsed))
 }
@@ -85,7 +88,7 @@ async fn live(words: Words) -> ExitCode {
                 tokio::spawn(async move {
                     loop {
                         let (stream, _) = listener.accept().await.unwrap();
-                        tokio::spawn(serve(stream, Arc::clone(&answers)));
+                        tokio::spawn(serve(stream, words.mute, Arc::clone(&answers)));
                     }
                 });
                 Ok(())
@@ -99,7 +102,7 @@ async fn live(words: Words) -> ExitCode {
                     tokio::spawn(async move {
                         loop {
                             let (stream, _) = listener.accept().await.unwrap();
-                            tokio::spawn(serve(stream, Arc::clone(&answers)));
+                            tokio::spawn(serve(stream, words.mute, Arc::clone(&answers)));
                         }
                     });
                     Ok(())
@@ -134,7 +137,11 @@ async fn campaign(answers: Arc<Answers>, identity: String) {
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, answers: Arc<Answers>) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, mute: bool, answers: Arc<Answers>) {
+    if mute {
+        // The connection stays open.
+        std::future::pending::<()>().await;
+    }
     let mut stream = BufReader::new(stream);
     let mut request = String::new();
     while stream.read_line(&mut request).await.is_ok_and(|length| length > 0) {

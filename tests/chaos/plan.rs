@@ -62,7 +62,15 @@ pub enum Fault {
     ExitAtStart {
         pick: u32,
     },
+    /// It accepts and never answers: whoever asks whether it is ready hangs until the start's deadline.
+    MuteAtStart {
+        pick: u32,
+    },
     IgnoreTerm,
+    /// The daemon's wall clock is set, for all that follows: ahead, behind, or right again.
+    TurnClock {
+        hours: i64,
+    },
     Handover,
     Create,
     Delete,
@@ -85,7 +93,9 @@ impl Fault {
             Self::FullDisk { .. } => "full disk",
             Self::StealPort { .. } => "port stolen, and mute",
             Self::ExitAtStart { .. } => "exit during start",
+            Self::MuteAtStart { .. } => "mute from the start",
             Self::IgnoreTerm => "ignore SIGTERM",
+            Self::TurnClock { .. } => "turn the clock",
             Self::Handover => "handover",
             Self::Create => "cluster create",
             Self::Delete => "cluster delete",
@@ -99,7 +109,7 @@ impl Fault {
 pub enum Nature {
     /// The daemon is stopped and started: everything must come up in order.
     Calm,
-    /// Only daemons die: no component may change its process.
+    /// Only daemons die, and clocks are turned: no component may change its process.
     DaemonOnly,
     Mixed,
 }
@@ -162,6 +172,9 @@ const REAL_PLACES: [(&str, Trigger); 5] = [
     ("identity-settled", Create),
 ];
 
+/// Hours. Certificates begin 30 days before they are made, and a CCM's credential lasts seven.
+const LONGEST_JUMP: i64 = 20 * 24;
+
 pub struct Plan {
     chance: SmallRng,
     kind: Kind,
@@ -186,7 +199,8 @@ impl Plan {
         let pick = self.chance.random();
         let real = self.kind == Kind::Real;
         match self.chance.random_range(0..100) {
-            0..18 => Fault::Kill { pick },
+            0..15 => Fault::Kill { pick },
+            15..18 => self.turn_clock(),
             18..26 => Fault::KillDaemon,
             26..34 => Fault::Together { pick, apart: Duration::from_millis(self.chance.random_range(0..8)) },
             34..38 => {
@@ -206,8 +220,16 @@ impl Plan {
             96..97 => Fault::Create,
             97..98 => Fault::Delete,
             98 => Fault::Restart,
+            99 if !real => Fault::MuteAtStart { pick },
             _ => Fault::Kill { pick },
         }
+    }
+
+    /// Within what certificates put up with; right again every fourth time.
+    fn turn_clock(&mut self) -> Fault {
+        let right = self.chance.random_ratio(1, 4);
+        let hours = if right { 0 } else { self.chance.random_range(-LONGEST_JUMP..=LONGEST_JUMP) };
+        Fault::TurnClock { hours }
     }
 
     fn at(&mut self, pick: u32) -> Fault {
@@ -243,6 +265,7 @@ impl Iterator for Plan {
             let pause = Duration::from_millis(self.chance.random_range(0..longest));
             let fault = match nature {
                 Nature::Mixed => self.fault(),
+                Nature::DaemonOnly if self.chance.random_ratio(1, 5) => self.turn_clock(),
                 Nature::DaemonOnly if self.chance.random_ratio(1, 2) => {
                     let (place, trigger) = *PLACES[33..].choose(&mut self.chance).unwrap();
                     let skip = if place == TAKEN { self.chance.random_range(0..6) } else { 0 };

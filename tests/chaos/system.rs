@@ -141,6 +141,12 @@ impl System {
         fs::rename(self.beside("fault.next"), self.beside("fault")).unwrap();
     }
 
+    /// What the daemon, and each that comes after it, takes for the time.
+    pub fn turn_clock(&self, hours: i64) {
+        fs::write(self.beside("fault.clock.next"), (hours * 3600).to_string()).unwrap();
+        fs::rename(self.beside("fault.clock.next"), self.beside("fault.clock")).unwrap();
+    }
+
     /// Takes every byte that is left, where the storm has a file system of its own; tells whether it has.
     pub fn fill_disk(&self) -> bool {
         let filler = self.beside("filler");

@@ -11,12 +11,16 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// A real API server answers in milliseconds, or not before it is back.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long what is there may take to be read, in as many tries as it takes.
+const READ_WITHIN: Duration = Duration::from_secs(20);
+/// Between two of them.
+const AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
 enum Target {
@@ -83,8 +87,17 @@ impl Writer {
     /// Everything that was acknowledged before this call is there now.
     pub async fn check(&self) -> Result<usize, String> {
         let wanted = self.acknowledged();
-        let present =
-            self.target.keys().await.map_err(|reason| format!("{} cannot be read: {reason}", self.name))?;
+        let began = Instant::now();
+        let present = loop {
+            match self.target.keys().await {
+                Ok(present) => break present,
+                // One question may take long where six systems share two cores; what hangs does not answer the next either.
+                Err(reason) if began.elapsed() > READ_WITHIN => {
+                    return Err(format!("{} cannot be read: {reason}", self.name));
+                }
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        };
         let lost: Vec<_> = wanted.difference(&present).collect();
         if lost.is_empty() {
             return Ok(wanted.len());

@@ -138,6 +138,10 @@ pub enum Timer {
     Reap,
 }
 
+impl Timer {
+    pub(super) const KINDS: usize = Self::Reap as usize + 1;
+}
+
 /// A child's life as the chain sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {

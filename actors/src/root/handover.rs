@@ -33,6 +33,8 @@ pub(super) struct Running {
     phase_since: Instant,
     /// When the latest effect was asked for.
     asked: Instant,
+    /// The old slot had been seen to lead for long enough before anything was asked: one look is Berth's own.
+    was_settled: bool,
     reply: Option<oneshot::Sender<Result<Reply, Refusal>>>,
     /// Armed while the new slot's chain is awaited.
     awaits_new: Option<SpawnHandle>,
@@ -57,6 +59,7 @@ impl Running {
             before_us,
             phase_since: now,
             asked: now,
+            was_settled: false,
             reply,
             awaits_new: None,
             awaits_down: None,
@@ -83,6 +86,7 @@ impl Running {
         let from = self.record().from;
         let spent = &mut self.machine.record_mut().spent;
         let part = match event {
+            Event::Settled(_) if self.was_settled => return,
             Event::Settled(_) => &mut spent.settle_us,
             Event::Staged(_) => &mut spent.stage_us,
             Event::Journalled(_) => &mut spent.journal_us,
@@ -212,6 +216,9 @@ impl Root {
             Effect::AwaitSettled => {
                 self.learn_of(from, ctx);
                 let led_since = self.led_since(from);
+                if let Some(running) = &mut self.handover {
+                    running.was_settled = led_since.is_some_and(leadership::is_settled);
+                }
                 let settled = async move {
                     Event::Settled(match known(old, from) {
                         Ok(address) => leadership::settled(&*api, from, address, led_since)

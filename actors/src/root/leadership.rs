@@ -25,6 +25,11 @@ const TAKEOVER: Duration = Duration::from_secs(75);
 /// Deleting takes one call; the rest is patience with an API under load.
 const RELEASE: Duration = Duration::from_secs(10);
 
+/// Whether who has led since then has led for long enough.
+pub(super) fn is_settled(since: Instant) -> bool {
+    since.elapsed() >= SETTLED
+}
+
 /// What tells of changes of the lease; opened by the first wait.
 #[derive(Default)]
 struct Watch {
@@ -107,7 +112,7 @@ pub(super) async fn unsettled(
     since: Option<Instant>,
 ) -> Option<String> {
     match leads(api, slot, address).await {
-        Ok(Some(_)) if since.is_some_and(|since| since.elapsed() >= SETTLED) => None,
+        Ok(Some(_)) if since.is_some_and(is_settled) => None,
         Ok(Some(_)) => Some(format!(
             "slot {slot} leads, but was not seen to for {} s yet: the handover waits for that",
             SETTLED.as_secs()

@@ -3,7 +3,7 @@
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
 //! `data_adoption` overrides a refusal of the identity guard,
-//! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
+//! `down` stops them, `handover` runs the blue/green plan and `plan` thinks it through, `leadership` waits on the lease.
 
 mod canary;
 mod data_adoption;

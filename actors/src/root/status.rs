@@ -25,6 +25,7 @@ impl Root {
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let strays = strays::lines(&*self.world.outside.processes);
         let canary = self.canary_status();
+        let remarks = self.world.outside.processes.remarks();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
         let handovers = self.handovers.clone();
@@ -51,6 +52,7 @@ impl Root {
                 tenants,
                 services,
                 strays,
+                remarks,
                 handover,
                 handovers,
                 canary,

@@ -80,7 +80,6 @@ pub(super) fn router(backend: Backend) -> Router {
         .route("/v1/daemon", get(daemon::about))
         .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
         .route("/v1/kcp/history", get(kcp::history))
-        .route("/v1/kcp/handover/plan", post(kcp::plan))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
@@ -106,6 +105,7 @@ pub(super) fn router(backend: Backend) -> Router {
                 .route("/v1/kcp/upgrade", post(kcp::upgrade))
                 .route("/v1/kcp/rotate-certs", post(kcp::rotate)),
         ))
+        .merge(within(deadline::PLAN, Router::new().route("/v1/kcp/handover/plan", post(kcp::plan))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))
         .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
         .merge(streams)

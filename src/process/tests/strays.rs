@@ -9,21 +9,26 @@ const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
 struct Frozen(PathBuf);
 
+/// One word for the kernel.
+fn tell(file: &Path, word: &str) -> std::io::Result<()> {
+    fs::File::options().write(true).open(file)?.write_all(word.as_bytes())
+}
+
 impl Frozen {
     /// `None`, and a word about it, on a host that cannot do it.
     fn new(process: &Identity) -> Option<Self> {
         let dir = PathBuf::from(format!("{FREEZER}/berth-test-{}", process.pid));
         let freeze = || {
             fs::create_dir(&dir)?;
-            fs::write(dir.join("cgroup.procs"), process.pid.to_string())?;
-            fs::write(dir.join("freezer.state"), "FROZEN")
+            tell(&dir.join("cgroup.procs"), &process.pid.to_string())?;
+            tell(&dir.join("freezer.state"), "FROZEN")
         };
         match freeze() {
             Ok(()) => Some(Self(dir)),
             Err(error) => {
-                eprintln!(
-                    "NOT EXERCISED: a process that outlives SIGKILL needs a writable {FREEZER}: {error}"
-                );
+                not_exercised(&format!(
+                    "a process that outlives SIGKILL: {FREEZER} cannot be used ({error})"
+                ));
                 let _ = fs::remove_dir(&dir);
                 None
             }
@@ -33,7 +38,7 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        let _ = tell(&self.0.join("freezer.state"), "THAWED");
         while fs::read_to_string(self.0.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty()) {
             std::thread::yield_now();
         }

@@ -112,7 +112,7 @@ mod tests {
         crate::files::write_atomic(&path, sec1_pem(&made).as_bytes(), None).unwrap();
         let key = load_key(&path).unwrap();
         assert_eq!(key.public_key_pem(), made.public_key_pem());
-        let now = OffsetDateTime::now_utc();
+        let now = crate::clock::now();
         let certificate = params("x", &[], now, Duration::from_hours(1)).self_signed(&key).unwrap();
         let (_, parsed) = x509_parser::parse_x509_certificate(certificate.der()).unwrap();
         parsed.verify_signature(None).unwrap();

@@ -16,7 +16,7 @@ const BACKDATE: Duration = Duration::hours(1);
 
 /// Creates what is missing below `tls`; what is there stays. Blocking.
 pub(super) fn ensure(tls: &Dir, service_ip: &str) -> io::Result<()> {
-    let now = OffsetDateTime::now_utc();
+    let now = crate::clock::now();
     let server = Authority::ensure(tls, "server-ca", "k3s-server-ca", now)?;
     let client = Authority::ensure(tls, "client-ca", "k3s-client-ca", now)?;
     let proxy = Authority::ensure(tls, "request-header-ca", "k3s-request-header-ca", now)?;

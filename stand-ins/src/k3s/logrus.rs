@@ -5,11 +5,11 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 pub(super) fn info(text: &str) {
-    write(&line("info", OffsetDateTime::now_utc(), text));
+    write(&line("info", crate::clock::now(), text));
 }
 
 pub(super) fn fatal(text: &str) {
-    write(&line("fatal", OffsetDateTime::now_utc(), text));
+    write(&line("fatal", crate::clock::now(), text));
 }
 
 /// A stderr that cannot be written to has nobody to tell.

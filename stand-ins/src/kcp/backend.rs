@@ -14,7 +14,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use time::OffsetDateTime;
 use tokio::net::TcpSocket;
 use tokio::process::Child;
 
@@ -37,7 +36,7 @@ impl Backend {
     /// Must be called on the main thread: the death signal follows the spawning thread, not the process.
     pub(super) fn spawn(program: &Path, options: &Options, etcd: &str) -> io::Result<Self> {
         let directory = private_directory(&options.root)?;
-        let pki = BackendPki::generate(OffsetDateTime::now_utc()).map_err(io::Error::other)?;
+        let pki = BackendPki::generate(crate::clock::now()).map_err(io::Error::other)?;
         let service_account_key = fs::read(options.root.join(material::SERVICE_ACCOUNT_KEY))?;
         let public = certificate::public_half(&service_account_key).map_err(io::Error::other)?;
         for (name, text) in [

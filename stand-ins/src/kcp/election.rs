@@ -7,7 +7,6 @@ use super::state::{Ending, State};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use time::OffsetDateTime;
 use time::macros::format_description;
 use tokio::sync::watch;
 
@@ -178,5 +177,5 @@ fn message(status: &[u8]) -> String {
 /// The API's MicroTime.
 fn wall_clock() -> String {
     let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:6]Z");
-    OffsetDateTime::now_utc().format(format).unwrap_or_default()
+    crate::clock::now().format(format).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ pub(super) fn error(source: &str, text: &str) {
 }
 
 fn line(severity: char, source: &str, text: &str) {
-    raw(&render(severity, OffsetDateTime::now_utc(), std::process::id(), source, text));
+    raw(&render(severity, crate::clock::now(), std::process::id(), source, text));
 }
 
 /// Text as it is. A stderr that cannot be written to has nobody to tell.

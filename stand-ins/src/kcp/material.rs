@@ -10,7 +10,6 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
-use time::OffsetDateTime;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -131,7 +130,7 @@ impl Found {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             return Ok(Pair { chain: text(chain), key: text(key) });
         }
-        let pair = certificate::serving(OffsetDateTime::now_utc()).map_err(io::Error::other)?;
+        let pair = certificate::serving(crate::clock::now()).map_err(io::Error::other)?;
         create(&root.join(CERTIFICATE), 0o644, pair.chain.as_bytes())?;
         create(&root.join(KEY), 0o600, pair.key.as_bytes())?;
         Ok(pair)
@@ -181,7 +180,7 @@ mod tests {
 
     /// A set as a first start leaves it.
     fn whole() -> Found {
-        let pair = certificate::serving(OffsetDateTime::now_utc()).unwrap();
+        let pair = certificate::serving(crate::clock::now()).unwrap();
         Found {
             service_account_key: Some(certificate::service_account_key().unwrap().into()),
             kubeconfig: Some(kubeconfig::render("https://h", pair.chain.as_bytes(), "k", TOKEN).into()),

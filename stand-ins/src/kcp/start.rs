@@ -18,7 +18,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use time::OffsetDateTime;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -194,7 +193,7 @@ fn state(
             external_url: options.external_url.clone().unwrap_or_else(|| base_url.clone()),
             virtual_workspace_url: options.virtual_workspace_url.clone().unwrap_or_else(|| base_url.clone()),
             base_url,
-            since: OffsetDateTime::now_utc(),
+            since: crate::clock::now(),
         },
         goaway_chance: options.goaway_chance,
         lease_retry: knobs.lease_retry,

@@ -4,7 +4,7 @@ use super::{LOOK, Weather};
 use crate::storms::args::Kind;
 use crate::storms::blueprint::{RECHECK_WITHIN, STOP_WITHIN};
 use crate::storms::census::Process;
-use crate::storms::component::{EXIT_AT_START, IGNORE_TERM};
+use crate::storms::component::{EXIT_AT_START, IGNORE_TERM, MUTE_AT_START};
 use crate::storms::plan::{Fault, Trigger};
 use crate::storms::system::{DEMO, EXTRA, System};
 use berth::control::Client;
@@ -93,6 +93,12 @@ impl Weather {
                     self.misbehave(&main.component, EXIT_AT_START);
                 }
             }
+            Fault::MuteAtStart { pick } => {
+                if let Some(main) = self.kill_main(pick) {
+                    self.misbehave(&main.component, MUTE_AT_START);
+                }
+            }
+            Fault::TurnClock { hours } => self.system.turn_clock(hours),
             Fault::IgnoreTerm => {
                 self.misbehave(&format!("{DEMO}/kine"), IGNORE_TERM);
                 self.order(|client| async move { drop(client.act(DEMO, Action::Restart).await) });

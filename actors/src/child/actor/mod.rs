@@ -6,15 +6,14 @@
 mod perform;
 
 use super::{Child, Event, Life, Timer};
-use crate::host::{Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
+use crate::host::{Blueprint, Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
 use crate::identity::ComponentId;
 use crate::message::TreeEvent;
-use crate::spec::{ProcessSpec, Step};
+use crate::spec::{ProcessSpec, Seam, Step};
 use crate::status::{ChildState, ChildStatus};
 use actix::prelude::*;
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -72,11 +71,12 @@ impl std::fmt::Debug for Outside {
     }
 }
 
-#[derive(Debug)]
 pub struct ChildActor {
     id: ComponentId,
     index: usize,
-    step: Step,
+    blueprint: Arc<dyn Blueprint>,
+    seam: Seam,
+    stand_in: Option<String>,
     machine: Child,
     /// The machine's state, and since when.
     state: (ChildState, Instant),
@@ -89,8 +89,10 @@ pub struct ChildActor {
     running: Option<Running>,
     /// Where any process of it listened last: a start that never came so far must not lose the port.
     address: Option<SocketAddr>,
+    /// That of the last start that had a process, while there is none.
     log: Option<PathBuf>,
-    timers: HashMap<Timer, SpawnHandle>,
+    /// By [`Timer`].
+    timers: [Option<SpawnHandle>; Timer::KINDS],
     preparing: Option<SpawnHandle>,
     gating: Option<SpawnHandle>,
     /// Waits for the end of the identity guard's hold.
@@ -100,16 +102,28 @@ pub struct ChildActor {
     log_tail: Vec<String>,
 }
 
+impl std::fmt::Debug for ChildActor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChildActor")
+            .field("id", &self.id)
+            .field("machine", &self.machine)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ChildActor {
     pub fn new(id: ComponentId, index: usize, step: Step, parent: Recipient<News>, outside: Outside) -> Self {
-        let discovers = step.blueprint.listens() != Listens::No;
-        let machine =
-            Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
+        let Step { blueprint, seam, restart, stop, start_deadline, stand_in, .. } = step;
+        let discovers = blueprint.listens() != Listens::No;
+        let machine = Child::new(restart, stop, start_deadline, discovers, rand::random());
         let state = (machine.state(), Instant::now());
         Self {
             id,
             index,
-            step,
+            blueprint,
+            seam,
+            stand_in,
             machine,
             state,
             parent,
@@ -119,7 +133,7 @@ impl ChildActor {
             running: None,
             address: None,
             log: None,
-            timers: HashMap::new(),
+            timers: [None; Timer::KINDS],
             preparing: None,
             gating: None,
             holding: None,
@@ -149,7 +163,7 @@ impl ChildActor {
         let failed = matches!(state, ChildState::Failed | ChildState::Backoff);
         let note = Some(self.note.get()).filter(|note| state == ChildState::Starting && !note.is_empty());
         ChildStatus {
-            name: self.step.component.clone(),
+            name: self.id.component.clone(),
             state,
             pid: running.map(|running| running.identity.pid),
             address: running.and_then(|running| running.address),
@@ -159,10 +173,19 @@ impl ChildActor {
             waits_for: note.or_else(|| self.machine.waits_for()),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
-            log: self.log.as_ref().map(|log| log.display().to_string()),
-            stand_in: self.step.stand_in.clone(),
+            log: self
+                .running
+                .as_ref()
+                .map(|running| &running.log)
+                .or(self.log.as_ref())
+                .map(|path| shown(path)),
+            stand_in: self.stand_in.clone(),
         }
     }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 fn millis(duration: Duration) -> u64 {

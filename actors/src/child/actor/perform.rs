@@ -34,8 +34,7 @@ impl ChildActor {
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
                 self.note.say("");
-                let (listeners, listens) =
-                    (Arc::clone(&self.outside.listeners), self.step.blueprint.listens());
+                let (listeners, listens) = (Arc::clone(&self.outside.listeners), self.blueprint.listens());
                 let wait = async move { (found(&*listeners, listens, &identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
                     let address = result.as_ref().ok().copied();
@@ -70,12 +69,12 @@ impl ChildActor {
             Effect::Arm { timer, attempt, after } => {
                 let handle =
                     ctx.run_later(after, move |actor, ctx| actor.feed(Event::Timer { timer, attempt }, ctx));
-                if let Some(old) = self.timers.insert(timer, handle) {
+                if let Some(old) = self.timers[timer as usize].replace(handle) {
                     ctx.cancel_future(old);
                 }
             }
             Effect::Disarm(timer) => {
-                if let Some(old) = self.timers.remove(&timer) {
+                if let Some(old) = self.timers[timer as usize].take() {
                     ctx.cancel_future(old);
                 }
                 if timer == Timer::Gate {
@@ -89,10 +88,9 @@ impl ChildActor {
     /// Begins with a look at what holds its place.
     fn prepare(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         self.note.say("");
-        self.running = None;
+        self.log = self.running.take().map(|running| running.log).or(self.log.take());
         self.log_tail.clear();
-        let (blueprint, seam, note) =
-            (Arc::clone(&self.step.blueprint), self.step.seam.clone(), self.note.clone());
+        let (blueprint, seam, note) = (Arc::clone(&self.blueprint), self.seam.clone(), self.note.clone());
         let upstream = self.upstream.clone();
         let stray = self.outside.processes.strays().into_iter().find(|stray| stray.component == self.id);
         let work = async move {
@@ -119,7 +117,7 @@ impl ChildActor {
     /// before, or with none, whichever it was started with.
     fn adopt(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
-        let listens = self.step.blueprint.listens();
+        let listens = self.blueprint.listens();
         let listeners = Arc::clone(&self.outside.listeners);
         let find = async move {
             let mut found = processes.adopt(&id).await;
@@ -149,7 +147,6 @@ impl ChildActor {
     fn take_over(&mut self, survivor: Survivor, ctx: &mut Context<Self>) -> Option<Found> {
         let Survivor { running, digest, alive } = survivor;
         self.address = running.address;
-        self.log = Some(running.log.clone());
         self.tell(What::Running(running.clone()));
         self.running = Some(running.clone());
         if !alive {
@@ -162,13 +159,13 @@ impl ChildActor {
             .into_iter()
             .filter_map(|previous_address| {
                 let context = host::Context { previous_address, ..self.upstream.clone() };
-                self.step.blueprint.spec(&context).ok()
+                self.blueprint.spec(&context).ok()
             })
             .peekable();
         Some(Found {
             identity: running.identity,
             fits: known.peek().is_none() || known.any(|spec| spec.digest() == digest),
-            is_placed: running.address.is_some() || self.step.blueprint.listens() == Listens::No,
+            is_placed: running.address.is_some() || self.blueprint.listens() == Listens::No,
         })
     }
 
@@ -199,7 +196,6 @@ impl ChildActor {
                     log_offset: spawned.log_offset,
                 };
                 actor.tell(What::Running(running.clone()));
-                actor.log = Some(running.log.clone());
                 actor.running = Some(running);
                 actor.await_exit(identity.clone(), ctx);
                 identity
@@ -220,9 +216,9 @@ impl ChildActor {
         cancel(&mut self.gating, ctx);
         self.note.say("");
         let (blueprint, note, running) =
-            (Arc::clone(&self.step.blueprint), self.note.clone(), self.running.clone());
+            (Arc::clone(&self.blueprint), self.note.clone(), self.running.clone());
         // A store that was restarted under a running API server may be another one: the guard looks again before the gate.
-        let seam = self.machine.is_rechecked().then(|| self.step.seam.clone());
+        let seam = self.machine.is_rechecked().then(|| self.seam.clone());
         let wait = async move {
             if let Some(Seam::Guarded(guard)) = seam {
                 guarded(&*guard, &note).await?;
@@ -242,7 +238,7 @@ impl ChildActor {
     /// A guard that lost its hold while the process serves is asked again. A late word is known by its identity.
     fn watch_hold(&mut self, ctx: &mut Context<Self>) {
         cancel(&mut self.holding, ctx);
-        let (Seam::Guarded(guard), Some(running)) = (self.step.seam.clone(), &self.running) else { return };
+        let (Seam::Guarded(guard), Some(running)) = (self.seam.clone(), &self.running) else { return };
         let identity = running.identity.clone();
         let wait = async move { guard.lost().await };
         self.holding = Some(ctx.spawn(wait.into_actor(self).map(|(), actor, ctx| {
@@ -303,7 +299,7 @@ impl ChildActor {
         let Some(Running { log, log_offset, .. }) = self.running.clone() else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
-        let quotes = self.step.blueprint.quotes_log();
+        let quotes = self.blueprint.quotes_log();
         let read = async move {
             if quotes {
                 processes.log_tail(&log, log_offset, TAIL).await

@@ -1,0 +1,51 @@
+//! Limits under a kernel that enforces them, where its controllers are delegated to whoever runs the tests.
+
+use super::*;
+use crate::logs;
+use crate::process::{ComponentLimits, Limits};
+
+/// More than a shell needs, and far less than it is made to take.
+const LITTLE: Limits = Limits { memory: Some(32 << 20), processes: None, cpu_percent: None };
+const FEW: Limits = Limits { memory: None, processes: Some(4), cpu_percent: None };
+
+fn limited(layout: &Layout, limits: Limits) -> Result<ProcessHost, crate::files::FileError> {
+    let limits = ComponentLimits::new([("kine".to_owned(), limits)]);
+    ProcessHost::limited(layout, logs::Limits::default(), limits)
+}
+
+/// Whether they are in force.
+fn are_in_force(host: &ProcessHost, what: &str) -> bool {
+    let remarks = host.remarks();
+    if let [remark] = &remarks[..] {
+        not_exercised(&format!("{what}: {remark}"));
+    }
+    remarks.is_empty()
+}
+
+#[tokio::test]
+async fn what_runs_out_of_memory_ends_whole_and_says_so() {
+    let mut bench = Bench::with(|layout| limited(layout, LITTLE));
+    let glutton = "echo $$ > gate; read go < never; x=$(head -c 200000000 /dev/zero | tr '\\0' x)";
+    let leader = bench.start(glutton).await;
+    bench.announced().await;
+    if are_in_force(&bench.host, "a component that runs out of memory") {
+        let mut never = std::fs::File::options().read(true).write(true).open(bench.path("never")).unwrap();
+        never.write_all(b"go\n").unwrap();
+        assert_eq!(soon(bench.host.exited(&leader)).await, ExitStatus::OutOfMemory);
+    }
+    bench.end(&leader).await;
+    let next = bench.start("exit 7").await;
+    assert_eq!(soon(bench.host.exited(&next)).await, ExitStatus::Code(7), "its successor is not blamed");
+    bench.end(&next).await;
+}
+
+#[tokio::test]
+async fn who_forks_without_end_stays_within_its_processes() {
+    let bench = Bench::with(|layout| limited(layout, FEW));
+    let leader = bench.start("for i in 1 2 3 4 5 6 7 8; do sleep 600 & done").await;
+    soon(bench.host.exited(&leader)).await;
+    if are_in_force(&bench.host, "a component with too many processes") {
+        assert!(bench.log().contains("fork"), "the shell was refused one: {}", bench.log());
+    }
+    bench.end(&leader).await;
+}
