@@ -6,6 +6,7 @@
 mod account;
 pub mod defaults;
 mod file;
+mod front;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod limits;
@@ -19,11 +20,15 @@ mod tests;
 
 pub use account::{Account, UnknownAccount};
 pub use defaults::Surroundings;
+pub use front::FrontConfig;
 pub use limits::{LimitsConfig, LimitsOf};
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{CpuShare, LogSize, MemorySize, PortRange, Span};
+pub use values::{CpuShare, LogSize, MemorySize, PortRange, SlotPorts, Span};
 
+use values::Positive;
+
+use crate::kcp::GoawayChance;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +45,7 @@ pub struct Config {
     /// Whether SIGTERM to the daemon stops everything, or leaves it to the next daemon.
     pub stop_children: Setting<bool>,
     pub front: FrontConfig,
+    pub metrics: MetricsConfig,
     pub ports: PortsConfig,
     pub logs: LogsConfig,
     pub kcp: KcpConfig,
@@ -50,10 +56,11 @@ pub struct Config {
     pub supervision: SupervisionConfig,
 }
 
+/// Where Prometheus comes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrontConfig {
-    pub listen: Setting<SocketAddr>,
-    pub drain_limit: Setting<Span>,
+pub struct MetricsConfig {
+    /// `None`: the control socket alone answers.
+    pub listen: Setting<Option<SocketAddr>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +82,13 @@ pub struct LogsConfig {
 pub struct KcpConfig {
     pub enabled: Setting<bool>,
     pub shutdown_delay: Setting<Span>,
+    /// Of slot a and slot b. `None`: any free ones.
+    pub ports: Setting<Option<SlotPorts>>,
+    /// Between two writes of the canary; 0: none flies.
+    pub canary_interval: Setting<Span>,
+    /// For a watch to see one.
+    pub canary_deadline: Setting<Span>,
+    pub goaway_chance: Setting<GoawayChance>,
 }
 
 /// The operator's own binaries. `None`: the one of the asset store.
@@ -160,10 +174,8 @@ impl Config {
                 .setting(file.start_concurrency, defaults::start_concurrency(surroundings))
                 .map(usize::from),
             stop_children: origin.setting(file.stop_children, defaults::stop_children(surroundings)),
-            front: FrontConfig {
-                listen: origin.setting(file.front.listen, defaults::FRONT_LISTEN),
-                drain_limit: origin.setting(file.front.drain_limit, defaults::DRAIN_LIMIT),
-            },
+            front: front::read(file.front, origin)?,
+            metrics: MetricsConfig { listen: origin.optional(file.metrics.listen, defaults::METRICS_LISTEN) },
             ports: PortsConfig { range: origin.setting(file.ports.range, defaults::PORTS) },
             logs: LogsConfig {
                 max_size: origin.setting(file.logs.max_size, defaults::LOG_MAX_SIZE),
@@ -172,6 +184,12 @@ impl Config {
             kcp: KcpConfig {
                 enabled: origin.setting(file.kcp.enabled, defaults::KCP_ENABLED),
                 shutdown_delay: origin.setting(file.kcp.shutdown_delay, defaults::SHUTDOWN_DELAY),
+                ports: origin.optional(file.kcp.ports, defaults::SLOT_PORTS),
+                canary_interval: origin.setting(file.kcp.canary_interval, defaults::CANARY_INTERVAL),
+                canary_deadline: origin
+                    .setting(file.kcp.canary_deadline, defaults::CANARY_DEADLINE)
+                    .map(|Positive(span)| span),
+                goaway_chance: origin.setting(file.kcp.goaway_chance, defaults::GOAWAY_CHANCE),
             },
             components: {
                 let store = |path| origin.optional(path, defaults::COMPONENT);

@@ -22,6 +22,7 @@ pub mod kcp;
 pub mod layout;
 pub mod log_line;
 pub mod logs;
+pub mod metrics;
 pub mod names;
 mod off_thread;
 mod one_line;

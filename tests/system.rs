@@ -8,6 +8,7 @@
 
 mod common;
 
+use berth_actors::handover::Wish;
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, HandoverOutcome};
 use common::{Home, all_ready, api, child, host, pids, tenant};
@@ -95,7 +96,7 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
     let before = root_maps(api::client(&kubeconfig, Some("system:admin")).await);
     api::create_config_map(&before, "written-before", "yes").await;
 
-    let handover = home.client().handover().await.unwrap();
+    let handover = home.client().handover(Wish::Plain).await.unwrap();
     assert_eq!(handover.outcome, HandoverOutcome::Done, "{handover:#?}\n{}", dev.output());
     assert_eq!((handover.from, handover.to), (SlotName::A, SlotName::B));
 
@@ -106,7 +107,7 @@ async fn a_handover_ends_on_the_other_slot_with_the_data_of_the_first() {
     assert_eq!(status.active_slot, Some(SlotName::B));
     assert_eq!(pids(&status.slots[0]), []);
 
-    let back = home.client().handover().await.unwrap();
+    let back = home.client().handover(Wish::Plain).await.unwrap();
     assert_eq!((back.outcome, back.to), (HandoverOutcome::Done, SlotName::A), "{}", dev.output());
     assert!(dev.stop().success());
 }
@@ -120,7 +121,7 @@ async fn a_slot_that_cannot_start_is_rolled_back_and_the_old_one_never_stops_ser
     let shared = home.layout().kcp_shared().join("sa.key");
     let key = std::fs::read(&shared).unwrap();
     std::fs::write(&shared, "not a key").unwrap();
-    let handover = home.client().handover().await.unwrap();
+    let handover = home.client().handover(Wish::Plain).await.unwrap();
     let HandoverOutcome::RolledBack(reason) = &handover.outcome else { panic!("{handover:#?}") };
     assert!(reason.contains("sa.key"), "{reason}");
     let status = dev.ready().await;
@@ -189,7 +190,7 @@ async fn a_new_slot_that_hangs_in_its_start_is_recognised_killed_and_started_onc
     let home = Home::new();
     let dev = home.dev(&[("KCP_STANDIN_SLOT_B_HANG", "once")]);
     dev.ready().await;
-    let handover = home.client().handover().await.unwrap();
+    let handover = home.client().handover(Wish::Plain).await.unwrap();
     assert_eq!(handover.outcome, HandoverOutcome::Done, "{handover:#?}\n{}", dev.output());
     let status = dev.ready().await;
     let kcp = child(&status.slots[1], "kcp");

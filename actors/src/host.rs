@@ -2,9 +2,12 @@
 //!
 //! Every method is a future the actor may drop: each must be cancel-safe in the sense its doc line states.
 
+use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
+use crate::handover::{Record, Side, Wish};
 use crate::identity::{ComponentId, Identity, SlotName};
 use crate::spec::{ProcessSpec, Signal, Step};
 use async_trait::async_trait;
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -134,6 +137,9 @@ pub enum GateError {
     /// A configuration the program will never accept. No restart.
     #[error("{0}")]
     Fatal(String),
+    /// The identity guard looked again and said no: the process must not go on serving. No restart.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// What a component waits for, in the operator's words; overwritten as the wait goes on. Shown in status.
@@ -159,6 +165,8 @@ pub enum Listens {
     No,
     /// Exactly one TCP port in the main process; found through its sockets.
     OneTcp,
+    /// A port that was chosen beforehand. Nothing has to be found; that it is this process's own is verified.
+    Fixed(SocketAddr),
 }
 
 /// One component's knowledge: how to make it startable, and when it truly serves.
@@ -190,6 +198,10 @@ pub trait Blueprint: Send + Sync + 'static {
 pub trait Guard: Send + Sync + 'static {
     /// `Refused` is final; a database that cannot be reached is `Retry`, never "absent".
     async fn check(&self, note: &WaitNote) -> Result<(), PrepareError>;
+
+    /// Resolves when what the last passed check took hold of is held no more: somebody else may take it from then on, so it
+    /// is to be checked again. Cancel-safe; not awaited while a check is under way.
+    async fn lost(&self);
 }
 
 /// Why a process could not be born.
@@ -256,6 +268,9 @@ pub trait Listeners: Send + Sync + 'static {
     /// Resolves once the process has exactly one TCP port in LISTEN; more than one is an error that names them.
     /// Waits while there is none. Cancel-safe.
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String>;
+    /// Resolves once the process listens at `address`. Another process there, or a second port of this one, is an error that
+    /// names it. Cancel-safe.
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String>;
 }
 
 /// What a drain did with the old slot's connections.
@@ -272,6 +287,16 @@ pub struct DrainReport {
     /// Sent bytes after our FIN: requests that were never executed.
     pub raced: u64,
     pub took_ms: u64,
+}
+
+impl fmt::Display for DrainReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { held, idle, self_closed, forced, raced, took_ms } = self;
+        write!(
+            f,
+            "{held} held, {idle} idle, {self_closed} self-closed, {forced} forced, {raced} raced in {took_ms} ms"
+        )
+    }
 }
 
 /// The layer-4 front.
@@ -292,27 +317,75 @@ pub struct Lease {
     pub resource_version: String,
 }
 
+/// Something changed; look again.
+pub type Changes = BoxStream<'static, ()>;
+
+/// A write was not seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoPulse {
+    /// It was carried out and can be read, and no watch has seen it.
+    Silent,
+    /// It could not be written, read or watched, in one line: says nothing about the watches.
+    Unasked(String),
+}
+
 /// What a handover asks of the kcp API itself.
 #[async_trait]
 pub trait KcpApi: Send + Sync + 'static {
     /// The lease as seen through the slot at `through`; `None` when there is none.
     async fn lease(&self, through: SocketAddr) -> Result<Option<Lease>, String>;
-    /// Deletes exactly this lease (uid and resourceVersion preconditions). 404 and 409 are fine.
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String>;
+    /// An item whenever the lease changes from now on, as the slot at `through` sees it; it ends with that slot's word. To be
+    /// told is all it is good for: what the lease is now is asked for. `Err`: it must be looked at again and again.
+    async fn lease_changes(&self, through: SocketAddr) -> Result<Changes, String>;
+    /// Deletes exactly this lease (uid and resourceVersion preconditions). False: it was changed or replaced since it was seen,
+    /// and is still there. One that is gone already counts as deleted.
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String>;
     /// The identity a slot uses as leader, from its own log; `None` before it has tried.
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String>;
     /// A write through `old` is seen by a watch on `new`. Cleans up after itself.
     async fn canary(&self, old: SocketAddr, new: SocketAddr) -> Result<(), String>;
-    /// Copies the shared material into a fresh root for `slot` (K4). Checks it first and names a bad file.
-    async fn stage(&self, slot: SlotName) -> Result<(), String>;
+    /// A small write through the slot at `address` is seen by a watch on the same slot within `deadline`: how long that took.
+    /// Writes one object, always the same.
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse>;
+    /// Copies the material that `slot` is to serve with into its root (K4), and has it run what `wish` asks for from its next
+    /// start on. Checks it first and names a bad file. The other slot keeps what it has.
+    async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String>;
+    /// What `slot` was staged with is what both slots and every client share from now on. Idempotent: said again by each
+    /// daemon that goes on with a handover, and for the old slot when one is taken back.
+    async fn promote(&self, slot: SlotName) -> Result<(), String>;
+    /// What runs in `slot`, or would if it were started now; its process is not known here.
+    async fn side(&self, slot: SlotName) -> Side;
+    /// What a handover to `slot` would stumble over. Changes nothing.
+    async fn examine(&self, slot: SlotName, wish: &Wish) -> Findings;
 }
 
-/// The handover journal: one durable record.
+/// What was found wrong before anything was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Each of these makes it fail.
+    pub refusals: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+/// The handover journal: one durable record, and the history of those that are over.
 #[async_trait]
 pub trait Journal: Send + Sync + 'static {
     /// Atomic and fsynced before it returns.
-    async fn write(&self, record: &crate::handover::Record) -> Result<(), String>;
-    async fn read(&self) -> Result<Option<crate::handover::Record>, String>;
+    async fn write(&self, record: &Record) -> Result<(), String>;
+    async fn read(&self) -> Result<Option<Record>, String>;
+    /// Adds a handover that is over to the history, once.
+    async fn remember(&self, record: &Record) -> Result<(), String>;
+    async fn history(&self) -> Result<History, String>;
+    /// The wall clock, RFC 3339: to be shown, never decided by.
+    fn now(&self) -> String;
+}
+
+/// Handovers that are over, the latest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    pub records: Vec<Record>,
+    /// Lines that are no records, each with its place.
+    pub unreadable: Vec<String>,
 }
 
 /// Turns desired state into chains. The tree asks; the adapters know the components.
@@ -328,6 +401,11 @@ pub trait Estate: Send + Sync + 'static {
     async fn tenants(&self) -> Result<Recorded, String>;
     /// Writes a tenant's durable record (create, start, stop, delete). Calls take effect in their order.
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
+    /// What adopting the tenant's data would change. Its postgres runs, its Kubernetes does not.
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError>;
+    /// Makes the tenant's data its own, as agreed. Dropped or killed midway, it has happened or not: the guard's next check
+    /// finishes it.
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError>;
     /// Removes everything of a stopped tenant: files, sockets, port leases, its record.
     async fn erase_tenant(&self, name: &str) -> Result<(), String>;
 }

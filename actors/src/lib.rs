@@ -21,8 +21,10 @@
 //! A message only goes along an arrow of the picture. Nobody but a [`child::actor::ChildActor`] starts or signals a
 //! process; nobody but [`front::Front`] touches the data plane; nobody but [`root::Root`] knows two chains.
 
+pub mod canary;
 pub mod chain;
 pub mod child;
+pub mod data_adoption;
 mod descent;
 pub mod fake;
 pub mod front;

@@ -1,6 +1,8 @@
 //! What the outside asks of the tree, and what it answers. The control API maps one request to one [`Command`].
 
-use crate::status::{HandoverStatus, TreeStatus};
+use crate::data_adoption::{AdoptionPlan, Consent};
+use crate::handover::Wish;
+use crate::status::{HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use actix::Message;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +38,25 @@ pub enum Command {
     RetryTenant {
         name: String,
     },
-    Handover,
+    /// Moves kcp to the other slot.
+    Handover {
+        wish: Wish,
+    },
+    /// Says what that would do, and what would refuse it. Changes nothing.
+    PlanHandover {
+        wish: Wish,
+    },
+    /// The handovers that are over.
+    HandoverHistory,
+    /// What adopting the data of a refused tenant would change; changes nothing.
+    PlanAdoption {
+        name: String,
+    },
+    /// Overrides the identity guard's refusal as planned, and tries again.
+    AdoptData {
+        name: String,
+        consent: Consent,
+    },
     /// One plain service; a daemon of clusters has none.
     Service {
         name: String,
@@ -57,6 +77,9 @@ pub enum Reply {
     Done,
     Status(Box<TreeStatus>),
     Handover(Box<HandoverStatus>),
+    Plan(Box<HandoverPlan>),
+    History(HandoverHistory),
+    Adoption(Box<AdoptionPlan>),
 }
 
 /// Why a command was not carried out. One line, names the thing and the way out.

@@ -1,8 +1,10 @@
 //! The tree as an operator sees it: `berth status`, `--json` and the control API all show these values.
 
+use crate::handover::{Phase, Side, Spent, Wish};
 use crate::host::DrainReport;
 use crate::identity::SlotName;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// The whole daemon at one moment.
@@ -24,6 +26,54 @@ pub struct TreeStatus {
     pub remarks: Vec<String>,
     /// The handover that is under way, else the last one this daemon ran.
     pub handover: Option<HandoverStatus>,
+    #[serde(default)]
+    pub handovers: Handovers,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upkeep: Option<Upkeep>,
+}
+
+/// Which kcp runs, and what an operator has to see to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upkeep {
+    /// What an upgrade put over the configuration: version and file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_kcp: Option<String>,
+    /// The newest that ever bootstrapped the store, as it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_kcp: Option<String>,
+    /// What ends soon, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// Whether the serving slot's watches are alive, as far as the latest write of the canary shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CanaryStatus {
+    pub slot: SlotName,
+    pub state: CanaryState,
+    /// Milliseconds since the latest flight ended.
+    pub landed_ago_ms: Option<u64>,
+    pub interval_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CanaryState {
+    /// The first one flies after the interval.
+    Waiting,
+    Seen {
+        took_ms: u64,
+    },
+    /// So many writes in a row were not seen.
+    Missed {
+        times: u32,
+    },
+    /// The API or the store could not be asked, which says nothing about the watches.
+    Unasked(String),
+    /// It does not fly now, and why.
+    Home(String),
 }
 
 /// One chain: the kcp store, a slot, or a tenant.
@@ -103,11 +153,53 @@ pub enum ChildState {
 pub struct FrontStatus {
     pub listen: Option<SocketAddr>,
     pub target: Option<FrontTarget>,
-    /// Connections that wait for a target.
+    /// Connections it has now, served or not.
+    #[serde(default)]
+    pub open: u64,
+    /// Those of them that wait for a target.
     pub parked: u64,
-    /// Connections refused: parked too long, or over the cap.
+    /// Connections refused since the daemon started, for whatever reason.
     pub refused: u64,
+    #[serde(default)]
+    pub refused_by: Refused,
+    /// Clients that left by themselves while they were parked.
+    #[serde(default)]
+    pub left: u64,
+    /// What it admits at one time.
+    #[serde(default)]
+    pub limits: FrontLimits,
     pub per_slot: Vec<SlotTraffic>,
+}
+
+/// How many connections the front refused for which reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Their source address had as many as one may have.
+    pub peer_cap: u64,
+    /// The front had as many as it may have, and none ended for as long as a client may wait.
+    pub total_cap: u64,
+    /// No slot served, and as many as may wait were waiting.
+    pub parked_cap: u64,
+    /// No slot accepted them in time.
+    pub parked_too_long: u64,
+    /// The daemon was short of open files.
+    pub descriptors: u64,
+}
+
+impl Refused {
+    pub fn total(&self) -> u64 {
+        let Self { peer_cap, total_cap, parked_cap, parked_too_long, descriptors } = self;
+        peer_cap + total_cap + parked_cap + parked_too_long + descriptors
+    }
+}
+
+/// Connections at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontLimits {
+    pub connections: u64,
+    /// Of one source address.
+    pub per_peer: u64,
+    pub parked: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +216,17 @@ pub struct SlotTraffic {
     /// Bytes from clients to the slot, and from the slot to clients.
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Connections that the drain under way still has to end.
+    #[serde(default)]
+    pub draining: u64,
+    /// What the latest drain did; of one under way, what it has done so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_drain: Option<DrainReport>,
+    /// Drains since the daemon started, and what all of them did together.
+    #[serde(default)]
+    pub drains: u64,
+    #[serde(default)]
+    pub drained: DrainReport,
 }
 
 /// A handover, phase by phase.
@@ -134,6 +237,49 @@ pub struct HandoverStatus {
     pub outcome: HandoverOutcome,
     pub phases: Vec<PhaseStatus>,
     pub drain: Option<DrainReport>,
+    #[serde(default)]
+    pub wish: Wish,
+    #[serde(default)]
+    pub old: Side,
+    #[serde(default)]
+    pub new: Side,
+    /// Wall clock, RFC 3339.
+    #[serde(default)]
+    pub began: Option<String>,
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// In which phases daemons ended under it.
+    #[serde(default)]
+    pub resumed: Vec<Phase>,
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    #[serde(default)]
+    pub spent: Spent,
+}
+
+/// Handovers that are over, the latest last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverHistory {
+    pub handovers: Vec<HandoverStatus>,
+    /// Lines of the history that are none, each with its place.
+    pub unreadable: Vec<String>,
+}
+
+/// What a handover would do now. Nothing was changed to find out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverPlan {
+    pub from: SlotName,
+    pub to: SlotName,
+    pub wish: Wish,
+    pub old: Side,
+    pub new: Side,
+    /// Where the active slot serves; the other one takes any free port.
+    pub address: Option<SocketAddr>,
+    /// Why it would be refused or rolled back.
+    pub refusals: Vec<String>,
+    pub warnings: Vec<String>,
+    /// Where the time of the last one that was done went.
+    pub expected: Option<Spent>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,4 +296,33 @@ pub struct PhaseStatus {
     pub phase: String,
     /// Milliseconds this phase took.
     pub took_ms: u64,
+}
+
+/// All handovers since the daemon started that came to an end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handovers {
+    pub done: HandoverTotals,
+    pub rolled_back: HandoverTotals,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoverTotals {
+    pub count: u64,
+    /// Milliseconds in each phase, of all of them together.
+    pub phases_ms: BTreeMap<String, u64>,
+}
+
+impl Handovers {
+    /// Adds one that has ended.
+    pub fn count(&mut self, handover: &HandoverStatus) {
+        let totals = match handover.outcome {
+            HandoverOutcome::Running => return,
+            HandoverOutcome::Done => &mut self.done,
+            HandoverOutcome::RolledBack(_) => &mut self.rolled_back,
+        };
+        totals.count += 1;
+        for PhaseStatus { phase, took_ms } in &handover.phases {
+            *totals.phases_ms.entry(phase.clone()).or_default() += took_ms;
+        }
+    }
 }

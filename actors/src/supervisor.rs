@@ -8,16 +8,16 @@ mod tests;
 
 use crate::chain::{Chain, ChainError, Effect, Event};
 use crate::child::Life;
-use crate::child::actor::{ChildActor, News, Order, Outside, What};
-use crate::host::{Context as Upstream, Running, WaitNote};
+use crate::child::actor::{self, ChildActor, News, Order, Outside, What};
+use crate::host::{Context as Upstream, Running};
 use crate::identity::ComponentId;
 use crate::message::TreeEvent;
 use crate::spec::Step;
-use crate::status::{ChainState, ChainStatus, ChildState, ChildStatus};
+use crate::status::{ChainState, ChainStatus};
 use actix::prelude::*;
+use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// What the root wants of a chain.
 #[derive(Debug, Clone, Message)]
@@ -59,9 +59,6 @@ struct View {
     name: String,
     running: Option<Running>,
     serving: bool,
-    status: Option<ChildStatus>,
-    since: Instant,
-    note: WaitNote,
 }
 
 #[derive(Debug)]
@@ -155,19 +152,11 @@ impl Actor for Supervisor {
             .into_iter()
             .enumerate()
             .map(|(index, step)| {
-                let (note, name) = (WaitNote::default(), step.component.clone());
+                let name = step.component.clone();
                 let id = ComponentId::new(&self.name, &name);
                 let parent = ctx.address().recipient();
-                let child = ChildActor::new(id, index, step, parent, self.outside.clone(), note.clone());
-                View {
-                    addr: child.start(),
-                    name,
-                    running: None,
-                    serving: false,
-                    status: None,
-                    since: Instant::now(),
-                    note,
-                }
+                let child = ChildActor::new(id, index, step, parent, self.outside.clone());
+                View { addr: child.start(), name, running: None, serving: false }
             })
             .collect();
     }
@@ -205,18 +194,12 @@ impl Handler<News> for Supervisor {
     fn handle(&mut self, news: News, _ctx: &mut Self::Context) {
         let Some(child) = self.children.get_mut(news.index) else { return };
         match news.what {
-            What::Status(status) => {
-                if child.status.as_ref().is_none_or(|old| old.state != status.state) {
-                    child.since = Instant::now();
-                }
-                child.status = Some(*status);
-            }
             What::Running(running) => child.running = Some(running),
             What::Life(life) => {
                 match &life {
                     // It has served all along: whoever is connected to it knows nothing of this daemon.
                     Life::Ready { .. } | Life::Adopted { fits: true } => child.serving = true,
-                    Life::Starting | Life::Red => {}
+                    Life::Starting | Life::Red | Life::Unguarded => {}
                     _ => child.serving = false,
                 }
                 self.feed(Event::Child { index: news.index, life });
@@ -227,23 +210,16 @@ impl Handler<News> for Supervisor {
 }
 
 impl Handler<GetStatus> for Supervisor {
-    type Result = MessageResult<GetStatus>;
+    type Result = ResponseActFuture<Self, ChainStatus>;
 
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
-        let (state, reason) = self.chain.state();
-        let children = self
-            .children
-            .iter()
-            .filter_map(|child| {
-                let mut status = child.status.clone()?;
-                status.since_ms = u64::try_from(child.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-                if status.state == ChildState::Starting {
-                    status.waits_for =
-                        Some(child.note.get()).filter(|note| !note.is_empty()).or(status.waits_for);
-                }
-                Some(status)
-            })
-            .collect();
-        MessageResult(ChainStatus { name: self.name.clone(), state, reason, children })
+        let asked = join_all(self.children.iter().map(|child| child.addr.send(actor::GetStatus)));
+        Box::pin(asked.into_actor(self).map(|children, supervisor, _| {
+            // After the answers: what the children told before them has been heard.
+            let (state, reason) = supervisor.chain.state();
+            // One that does not answer is ending with its chain.
+            let children = children.into_iter().flatten().collect();
+            ChainStatus { name: supervisor.name.clone(), state, reason, children }
+        }))
     }
 }

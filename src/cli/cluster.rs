@@ -1,5 +1,7 @@
 //! `berth cluster ...`
 
+mod adopt;
+
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
 use super::logs::{self, How, Logs, Which};
@@ -11,6 +13,7 @@ use crate::files::write_atomic;
 use crate::layout::Layout;
 use crate::names;
 use crate::tenant::stack;
+use adopt::Adopt;
 use berth_actors::status::{ChainStatus, ChildState};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -55,6 +58,8 @@ pub enum ClusterVerb {
     Restart(Named),
     /// Clear a give-up or a repaired refusal and try again
     Retry(Named),
+    /// Accept data that the identity guard refused: shows what differs and what would change, asks, raises the epoch
+    Adopt(Adopt),
     /// Show what the components of a cluster have written
     Logs {
         #[command(flatten)]
@@ -110,6 +115,7 @@ pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> 
         ClusterVerb::Stop(Named { name }) => act(client, &name, Action::Stop, "stopped").await?,
         ClusterVerb::Restart(Named { name }) => act(client, &name, Action::Restart, "ready again").await?,
         ClusterVerb::Retry(Named { name }) => act(client, &name, Action::Retry, "ready again").await?,
+        ClusterVerb::Adopt(args) => adopt::run(client, &args).await?,
         ClusterVerb::Logs { cluster: Named { name }, which, how } => {
             return logs::run(client, layout, Logs { chain: name, which, how }).await;
         }
@@ -130,7 +136,7 @@ async fn act(client: &Client, name: &str, action: Action, then: &str) -> Result<
 }
 
 /// Shows the cluster on standard error while `work` goes on.
-async fn shown(
+pub(super) async fn shown(
     client: &Client,
     name: &str,
     work: impl Future<Output = Result<(), ClientError>>,

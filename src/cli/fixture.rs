@@ -1,10 +1,11 @@
 //! Statuses for tests, built up from quiet defaults.
 
+use berth_actors::handover::{Record, Wish};
 use berth_actors::host::DrainReport;
 use berth_actors::identity::SlotName;
 use berth_actors::status::*;
 
-pub(super) fn child(name: &str, state: ChildState) -> ChildStatus {
+pub(crate) fn child(name: &str, state: ChildState) -> ChildStatus {
     ChildStatus {
         name: name.to_owned(),
         state,
@@ -21,7 +22,7 @@ pub(super) fn child(name: &str, state: ChildState) -> ChildStatus {
     }
 }
 
-pub(super) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> ChildStatus {
+pub(crate) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> ChildStatus {
     ChildStatus {
         pid: Some(pid),
         address: port.map(|port| ([127, 0, 0, 1], port).into()),
@@ -31,40 +32,53 @@ pub(super) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> C
     }
 }
 
-pub(super) fn chain(name: &str, state: ChainState, children: Vec<ChildStatus>) -> ChainStatus {
+pub(crate) fn chain(name: &str, state: ChainState, children: Vec<ChildStatus>) -> ChainStatus {
     ChainStatus { name: name.to_owned(), state, reason: None, children }
 }
 
-pub(super) fn front(slot: SlotName, port: u16) -> FrontStatus {
+pub(crate) fn front(slot: SlotName, port: u16) -> FrontStatus {
     let traffic = |slot, open, accepted| SlotTraffic {
         slot,
         open,
         accepted,
         bytes_in: 1_300_000,
         bytes_out: accepted * 100_000,
+        draining: 0,
+        last_drain: (slot == SlotName::B).then(|| DrainReport {
+            idle: 4,
+            took_ms: 2001,
+            ..DrainReport::default()
+        }),
+        drains: 0,
+        drained: DrainReport::default(),
     };
     FrontStatus {
         listen: Some(([127, 0, 0, 1], 6443).into()),
         target: Some(FrontTarget { slot, address: ([127, 0, 0, 1], port).into() }),
+        open: 3,
         parked: 0,
         refused: 0,
+        refused_by: Refused::default(),
+        left: 0,
+        limits: FrontLimits { connections: 10_000, per_peer: 7500, parked: 5000 },
         per_slot: vec![traffic(SlotName::A, 3, 120), traffic(SlotName::B, 0, 0)],
     }
 }
 
-pub(super) fn phases(names: &[(&str, u64)]) -> Vec<PhaseStatus> {
+pub(crate) fn phases(names: &[(&str, u64)]) -> Vec<PhaseStatus> {
     names
         .iter()
         .map(|(phase, took_ms)| PhaseStatus { phase: (*phase).to_owned(), took_ms: *took_ms })
         .collect()
 }
 
-pub(super) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> HandoverStatus {
-    HandoverStatus { from: SlotName::B, to: SlotName::A, outcome, phases: phases(reached), drain: None }
+pub(crate) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> HandoverStatus {
+    let begun = Record::new(SlotName::B, Wish::Plain).status();
+    HandoverStatus { outcome, phases: phases(reached), ..begun }
 }
 
 /// kcp in slot a, one healthy cluster, nothing wrong.
-pub(super) fn healthy() -> TreeStatus {
+pub(crate) fn healthy() -> TreeStatus {
     let hours = 2 * 3_600_000 + 3 * 60_000;
     TreeStatus {
         store: Some(chain("kcp-store", ChainState::Ready, vec![ready("postgres", 4711, None, hours)])),
@@ -104,11 +118,19 @@ pub(super) fn healthy() -> TreeStatus {
         strays: Vec::new(),
         remarks: Vec::new(),
         handover: None,
+        handovers: Handovers::default(),
+        canary: Some(CanaryStatus {
+            slot: SlotName::A,
+            state: CanaryState::Seen { took_ms: 4 },
+            landed_ago_ms: Some(21_000),
+            interval_ms: 60_000,
+        }),
+        upkeep: None,
     }
 }
 
 /// A handover is running, one cluster recovers, one gave up, one was refused.
-pub(super) fn troubled() -> TreeStatus {
+pub(crate) fn troubled() -> TreeStatus {
     let mut status = healthy();
     status.slots[1] = chain(
         "slot-b",
@@ -124,6 +146,11 @@ pub(super) fn troubled() -> TreeStatus {
         ],
     );
     status.front.parked = 2;
+    status.front.refused_by = Refused { peer_cap: 5, parked_too_long: 2, ..Refused::default() };
+    status.front.refused = status.front.refused_by.total();
+    status.front.left = 1;
+    let slot = &mut status.front.per_slot[0];
+    (slot.draining, slot.last_drain) = (3, Some(DrainReport { held: 2, ..DrainReport::default() }));
     status.handover = Some(HandoverStatus {
         drain: Some(DrainReport { held: 5, idle: 1, self_closed: 8, forced: 0, raced: 0, took_ms: 2100 }),
         ..handover(

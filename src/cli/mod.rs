@@ -6,13 +6,16 @@
 pub mod changes;
 mod cluster;
 mod config;
+mod doctor;
 mod down;
 mod events;
 pub mod exit;
+mod handovers;
 pub mod health;
 mod kcp;
 pub mod live;
 mod logs;
+mod metrics;
 mod node;
 pub mod place;
 mod retry;
@@ -25,7 +28,7 @@ mod upgrade;
 mod words;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;
 
@@ -114,6 +117,8 @@ pub enum ClientVerb {
     Upgrade(upgrade::Upgrade),
     /// Show the tree: what runs, since when, and what it waits for
     Status(status::Status),
+    /// Print the daemon's figures as Prometheus reads them
+    Metrics,
     /// Show what happened lately
     Events(events::Events),
     /// Show what a component, or every component of a chain, has written
@@ -132,6 +137,8 @@ pub enum ClientVerb {
     /// Plain services of `berth supervise`: start, stop
     #[command(subcommand)]
     Service(service::ServiceVerb),
+    /// Look at the host as `berth up` would, and at the daemon that runs; changes nothing
+    Doctor(doctor::Doctor),
     /// The configuration of `berth up`
     #[command(subcommand)]
     Config(config::ConfigVerb),
@@ -156,6 +163,7 @@ pub fn run(place: &Place, verb: ClientVerb) -> ExitCode {
 async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
     match verb {
         ClientVerb::Config(verb) => config::run(place, &verb),
+        ClientVerb::Doctor(args) => doctor::run(place, &args).await,
         ClientVerb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
@@ -169,6 +177,7 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Down => down::run(&client).await,
                 ClientVerb::Upgrade(args) => upgrade::run(&client, &args).await,
                 ClientVerb::Status(args) => status::run(&client, &args).await,
+                ClientVerb::Metrics => metrics::run(&client).await,
                 ClientVerb::Events(args) => events::run(&client, args).await,
                 ClientVerb::Logs(args) => logs::run(&client, &layout, args).await,
                 ClientVerb::Retry(args) => retry::run(&client, &args).await,
@@ -176,7 +185,9 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
                 ClientVerb::Service(verb) => service::run(&client, verb).await,
-                ClientVerb::Config(_) | ClientVerb::Completions { .. } => Ok(Exit::Ok),
+                ClientVerb::Config(_) | ClientVerb::Doctor(_) | ClientVerb::Completions { .. } => {
+                    Ok(Exit::Ok)
+                }
             }
         }
     }

@@ -3,8 +3,11 @@
 use super::*;
 use crate::control::tests::Harness;
 use crate::layout::Layout;
+use berth_actors::data_adoption::AdoptionPlan;
+use berth_actors::handover::Side;
+use berth_actors::identity::SlotName;
 use berth_actors::message::{Command, Refusal, Reply};
-use berth_actors::status::HandoverOutcome;
+use berth_actors::status::{HandoverHistory, HandoverOutcome, HandoverPlan};
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
@@ -26,6 +29,7 @@ fn every_documented_command_line_parses() {
         "berth down",
         "berth status --json --check",
         "berth --state /s status --watch",
+        "berth metrics",
         "berth events -f",
         "berth logs slot-a",
         "berth logs demo kine -f -n 5",
@@ -38,6 +42,7 @@ fn every_documented_command_line_parses() {
         "berth cluster stop demo",
         "berth cluster restart demo",
         "berth cluster retry demo",
+        "berth cluster adopt demo --yes --take-over 0b1c-2d3e",
         "berth retry kcp-store",
         "berth cluster logs demo kine --follow",
         "berth cluster kubeconfig demo -o demo.kubeconfig",
@@ -45,7 +50,15 @@ fn every_documented_command_line_parses() {
         "berth node remove demo n1",
         "berth node list demo",
         "berth kcp handover",
+        "berth kcp handover --dry-run",
+        "berth kcp history -n 3 --json",
+        "berth kcp kubeconfig",
+        "berth kcp upgrade --version v0.34.0 --allow-downgrade",
+        "berth kcp upgrade --path ./kcp",
+        "berth kcp rotate-certs --now",
+        "berth kcp kubeconfig -o kcp.kubeconfig",
         "berth config show --config /etc/berth.toml",
+        "berth doctor --config /etc/berth.toml",
         "berth completions bash",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -86,10 +99,22 @@ async fn each_outcome_has_its_exit_code() {
         Command::CreateTenant { .. } => Err(Refusal::AlreadyExists("it exists".to_owned())),
         Command::StopTenant { .. } => Err(Refusal::NotFound("no such cluster".to_owned())),
         Command::RetryTenant { .. } => Err(Refusal::Failed("it did not work".to_owned())),
-        Command::Handover => {
+        Command::Handover { .. } => {
             let outcome = HandoverOutcome::RolledBack("slot a was not ready".to_owned());
             Ok(Reply::Handover(Box::new(fixture::handover(outcome, &[]))))
         }
+        Command::PlanHandover { wish } => Ok(Reply::Plan(Box::new(HandoverPlan {
+            from: SlotName::A,
+            to: SlotName::B,
+            wish: wish.clone(),
+            old: Side::default(),
+            new: Side::default(),
+            address: None,
+            refusals: vec!["slot a is not ready".to_owned()],
+            warnings: Vec::new(),
+            expected: None,
+        }))),
+        Command::HandoverHistory => Ok(Reply::History(HandoverHistory::default())),
         _ => Ok(Reply::Done),
     });
     for (line, wanted) in [
@@ -109,6 +134,8 @@ async fn each_outcome_has_its_exit_code() {
         ("berth node add demo n1 n2", Exit::Ok),
         ("berth node remove demo n3", Exit::NotFound),
         ("berth kcp handover", Exit::Failed),
+        ("berth kcp handover --dry-run", Exit::Refused),
+        ("berth kcp history", Exit::Ok),
         ("berth logs demo kine", Exit::NotFound),
         ("berth logs demo", Exit::Ok),
         ("berth logs nobody", Exit::NotFound),
@@ -121,6 +148,53 @@ async fn each_outcome_has_its_exit_code() {
     assert_eq!(exit(&harness, "berth status").await, Exit::NoDaemon);
     assert_eq!(exit(&harness, "berth down").await, Exit::NoDaemon);
     assert_eq!(exit(&harness, "berth logs demo kine").await, Exit::NoDaemon, "nothing was ever written");
+}
+
+#[actix::test]
+async fn an_adoption_is_agreed_to_in_so_many_words() {
+    fn plan(take_over: Option<&str>) -> AdoptionPlan {
+        AdoptionPlan {
+            differs: vec!["IdentityMismatch".to_owned()],
+            changes: Vec::new(),
+            beware: Vec::new(),
+            take_over: take_over.map(str::to_owned),
+            digest: "d".to_owned(),
+        }
+    }
+    let own = Harness::start(|command| match command {
+        Command::PlanAdoption { name } if name == "fine" => {
+            Err(Refusal::Conflict("it is not refused".to_owned()))
+        }
+        Command::PlanAdoption { .. } => Ok(Reply::Adoption(Box::new(plan(None)))),
+        Command::Status => Ok(Reply::Status(Box::default())),
+        Command::AdoptData { consent, .. } if consent.plan == "d" && consent.take_over.is_none() => {
+            Ok(Reply::Done)
+        }
+        _ => Err(Refusal::Failed("that was not agreed to".to_owned())),
+    });
+    for (line, wanted) in [
+        ("berth cluster adopt fine --yes", Exit::Refused),
+        ("berth cluster adopt demo", Exit::Usage),
+        ("berth cluster adopt demo --yes", Exit::Ok),
+        ("berth cluster adopt demo --yes --take-over other", Exit::Failed),
+    ] {
+        assert_eq!(exit(&own, line).await, wanted, "{line}");
+    }
+
+    let strangers = Harness::start(|command| match command {
+        Command::PlanAdoption { .. } => Ok(Reply::Adoption(Box::new(plan(Some("their-uid"))))),
+        Command::Status => Ok(Reply::Status(Box::default())),
+        Command::AdoptData { consent, .. } if consent.take_over.as_deref() == Some("their-uid") => {
+            Ok(Reply::Done)
+        }
+        _ => Err(Refusal::Failed("that was not agreed to".to_owned())),
+    });
+    for (line, wanted) in [
+        ("berth cluster adopt demo --yes", Exit::Usage),
+        ("berth cluster adopt demo --yes --take-over their-uid", Exit::Ok),
+    ] {
+        assert_eq!(exit(&strangers, line).await, wanted, "{line}");
+    }
 }
 
 #[actix::test]

@@ -1,16 +1,18 @@
 //! A [`TreeStatus`] as a tree of text: what runs, since when, what it waits for, why it failed. Pure; `status`, `live` and
 //! the cluster commands print what it returns.
 
+mod canary;
+mod front;
 mod handover;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use super::health::{active_slot, is_ready};
 use super::terminal::{Style, Tone, harmless};
-use super::{units, words};
-use berth_actors::identity::SlotName;
-use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, SlotTraffic, TreeStatus};
+use super::words;
+use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, TreeStatus};
 use rows::Columns;
 use std::fmt::Write;
 
@@ -22,12 +24,6 @@ struct Branch {
     below: Vec<Branch>,
 }
 
-impl Branch {
-    fn leaf(line: String) -> Self {
-        Self { line, ..Self::default() }
-    }
-}
-
 /// The whole tree, each line ended by a newline.
 pub fn render(status: &TreeStatus, style: Style) -> String {
     let chains: Vec<_> = status.store.iter().chain(&status.slots).chain(&status.tenants).collect();
@@ -35,12 +31,20 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
     let columns = Columns::of(&chains.into_iter().chain(&services).collect::<Vec<_>>());
     let mut below = Vec::new();
     if status.front != FrontStatus::default() {
-        below.push(front(&status.front, &columns, style));
+        let told = status.handover.as_ref().is_some_and(|handover| handover.drain.is_some());
+        below.push(front::branch(&status.front, told, &columns, style));
     }
     for chain in status.store.iter().chain(&status.slots) {
         let active = active_slot(status).is_some_and(|active| active.name == chain.name);
         below.push(branch(chain, active, &columns, style));
     }
+    below.extend(
+        status
+            .canary
+            .iter()
+            .map(|canary| Branch { line: canary::line(canary, &columns, style), ..Branch::default() }),
+    );
+    below.extend(status.upkeep.iter().flat_map(|upkeep| upkeep::branches(upkeep, &columns, style)));
     below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
     below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
     below.extend(services.iter().map(|service| {
@@ -105,41 +109,6 @@ fn branch(chain: &ChainStatus, active: bool, columns: &Columns, style: Style) ->
         _ => chain.children.iter().map(|child| rows::branch(child, troubled, columns, style)).collect(),
     };
     Branch { line, remarks: Vec::new(), below }
-}
-
-fn front(front: &FrontStatus, columns: &Columns, style: Style) -> Branch {
-    let mut line = columns.head("front", style);
-    match front.listen {
-        Some(listen) => _ = write!(line, "{listen}"),
-        None => line.push_str(&style.paint(Tone::Bad, "not listening")),
-    }
-    match &front.target {
-        Some(target) => _ = write!(line, " to slot {} at {}", target.slot, target.address),
-        None => line.push_str(&style.paint(Tone::Busy, ", no slot serves: connections wait")),
-    }
-    for (count, what) in [(front.parked, "parked"), (front.refused, "refused")] {
-        if count > 0 {
-            line.push_str(&style.paint(Tone::Busy, &format!(", {count} {what}")));
-        }
-    }
-    let below = front.per_slot.iter().map(|traffic| Branch::leaf(slot_traffic(traffic, columns)));
-    Branch { line, remarks: Vec::new(), below: below.collect() }
-}
-
-fn slot_traffic(traffic: &SlotTraffic, columns: &Columns) -> String {
-    let SlotTraffic { slot, open, accepted, bytes_in, bytes_out } = traffic;
-    let (bytes_in, bytes_out) = (units::bytes(*bytes_in), units::bytes(*bytes_out));
-    format!(
-        "{}{open} open, {accepted} accepted, {bytes_in} in, {bytes_out} out",
-        columns.name(slot_name(*slot))
-    )
-}
-
-fn slot_name(slot: SlotName) -> &'static str {
-    match slot {
-        SlotName::A => "slot a",
-        SlotName::B => "slot b",
-    }
 }
 
 fn draw(root: &Branch, style: Style) -> String {

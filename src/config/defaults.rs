@@ -1,7 +1,8 @@
 //! Every default of the configuration, in one place, with the reason an operator is shown beside it. A figure that the part it
 //! configures knows by itself comes from there.
 
-use super::values::{LogSize, PortRange, Span};
+use super::values::{LogSize, PortRange, Positive, Span};
+use crate::front::FrontConfig;
 use crate::logs::Limits;
 use crate::{kcp, tenant};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -69,6 +70,24 @@ pub const FRONT_LISTEN: (SocketAddr, &str) = (
 pub const DRAIN_LIMIT: (Span, &str) =
     (Span(Duration::from_secs(4)), "twice what busy HTTP/2 clients need to leave by themselves");
 
+pub(super) const MAX_CONNECTIONS: (usize, &str) = (
+    FrontConfig::MAX_CONNECTIONS,
+    "more clients than one kcp serves; two open files each, so the limit of open files may allow fewer",
+);
+
+pub(super) fn max_connections_per_peer(max_connections: usize) -> (usize, &'static str) {
+    let reason = "three quarters of max_connections: local clients, and all behind one load balancer, share an address";
+    (FrontConfig::share_of_one_peer(max_connections), reason)
+}
+
+pub(super) fn max_parked(max_connections: usize) -> (usize, &'static str) {
+    let reason =
+        "half of max_connections: room for all that a restarted slot lost, and for those who are served";
+    (FrontConfig::share_of_parked(max_connections), reason)
+}
+
+pub(super) const METRICS_LISTEN: &str = "the control socket answers; Prometheus itself needs an address";
+
 pub const PORTS: (PortRange, &str) =
     (PortRange::of(&tenant::defaults::PORTS), "a thousand ports below the kernel's ephemeral range");
 
@@ -83,6 +102,24 @@ pub(super) const KCP_ENABLED: (bool, &str) = (true, "kcp is what the front serve
 pub const SHUTDOWN_DELAY: (Span, &str) = (
     Span(kcp::defaults::SHUTDOWN_DELAY),
     "a terminating kcp serves nobody; the front drains before it is told to stop",
+);
+
+pub(super) const SLOT_PORTS: &str =
+    "kcp takes free ports and they are found; two here, such as [16440, 16441], where they cannot be";
+
+pub(super) const CANARY_INTERVAL: (Span, &str) = (
+    Span(kcp::defaults::CANARY_INTERVAL),
+    "one small write a minute: stalled watches are found within two; 0s: never",
+);
+
+pub(super) const CANARY_DEADLINE: (Positive, &str) = (
+    Positive(Span(kcp::defaults::CANARY_DEADLINE)),
+    "a watch sees a write within 1 s at worst; ten times that is no slow moment",
+);
+
+pub const GOAWAY_CHANCE: (kcp::GoawayChance, &str) = (
+    kcp::defaults::GOAWAY_CHANCE,
+    "no new TLS connection every 50 requests; 0.02 where clients run many HTTP/2 requests at once",
 );
 
 pub(super) const COMPONENT: &str = "the asset store's";

@@ -5,7 +5,8 @@ use super::account::Account;
 use super::limits;
 use super::setting::line_of;
 use super::supervision;
-use super::values::{AbsolutePath, Count, LogSize, PortRange, Span};
+use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Positive, SlotPorts, Span};
+use crate::kcp::GoawayChance;
 use crate::one_line::one_line;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -23,6 +24,7 @@ pub(super) struct File {
     pub(super) start_concurrency: Given<Count>,
     pub(super) stop_children: Given<bool>,
     pub(super) front: Front,
+    pub(super) metrics: Metrics,
     pub(super) ports: Ports,
     pub(super) logs: Logs,
     pub(super) kcp: Kcp,
@@ -36,6 +38,15 @@ pub(super) struct File {
 pub(super) struct Front {
     pub(super) listen: Given<SocketAddr>,
     pub(super) drain_limit: Given<Span>,
+    pub(super) max_connections: Given<Connections>,
+    pub(super) max_connections_per_peer: Given<Connections>,
+    pub(super) max_parked: Given<Connections>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Metrics {
+    pub(super) listen: Given<SocketAddr>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -56,6 +67,10 @@ pub(super) struct Logs {
 pub(super) struct Kcp {
     pub(super) enabled: Given<bool>,
     pub(super) shutdown_delay: Given<Span>,
+    pub(super) ports: Given<SlotPorts>,
+    pub(super) canary_interval: Given<Span>,
+    pub(super) canary_deadline: Given<Positive>,
+    pub(super) goaway_chance: Given<GoawayChance>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,7 +1,7 @@
 //! The effective configuration as a file that could be read again, each value with its source.
 
 use super::setting::{Setting, Source};
-use super::{ComponentsConfig, Config, LimitsOf, TermsConfig};
+use super::{ComponentsConfig, Config, FrontConfig, LimitsOf, TermsConfig};
 use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         start_concurrency,
         stop_children,
         front,
+        metrics,
         ports,
         logs,
         kcp,
@@ -32,16 +33,27 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
     let top = vec![
         path("state_dir", &state_dir.source, Some(&state_dir.value)),
         path("run_dir", &run_dir.source, run_dir.value.as_ref()),
-        Entry { key: "user".into(), value: user.value.as_ref().map(quoted), source: &user.source },
+        optional("user", user),
         bare("start_concurrency", start_concurrency),
         bare("stop_children", stop_children),
     ];
     let mut sections = vec![
         ("".into(), top),
-        ("front".into(), vec![text("listen", &front.listen), text("drain_limit", &front.drain_limit)]),
+        ("front".into(), of_front(front)),
+        ("metrics".into(), vec![optional("listen", &metrics.listen)]),
         ("ports".into(), vec![text("range", &ports.range)]),
         ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
-        ("kcp".into(), vec![bare("enabled", &kcp.enabled), text("shutdown_delay", &kcp.shutdown_delay)]),
+        (
+            "kcp".into(),
+            vec![
+                bare("enabled", &kcp.enabled),
+                text("shutdown_delay", &kcp.shutdown_delay),
+                maybe("ports", &kcp.ports),
+                text("canary_interval", &kcp.canary_interval),
+                text("canary_deadline", &kcp.canary_deadline),
+                bare("goaway_chance", &kcp.goaway_chance),
+            ],
+        ),
         ("components".into(), component_paths(components)),
     ];
     sections.extend(limits.0.iter().map(|limits| (limits_header(&limits.whom).into(), limits_of(limits))));
@@ -62,6 +74,16 @@ fn limits_of(limits: &LimitsOf) -> Vec<Entry<'_>> {
         entry("memory", memory.value.as_ref().map(quoted), &memory.source),
         entry("processes", processes.value.map(|count| count.to_string()), &processes.source),
         entry("cpu", cpu.value.as_ref().map(quoted), &cpu.source),
+    ]
+}
+
+fn of_front(front: &FrontConfig) -> Vec<Entry<'_>> {
+    vec![
+        text("listen", &front.listen),
+        text("drain_limit", &front.drain_limit),
+        bare("max_connections", &front.max_connections),
+        bare("max_connections_per_peer", &front.max_connections_per_peer),
+        bare("max_parked", &front.max_parked),
     ]
 }
 
@@ -102,12 +124,21 @@ fn path<'a>(key: &'static str, source: &'a Source, value: Option<&PathBuf>) -> E
     Entry { key: key.into(), value: value.map(|path| quoted(path.display())), source }
 }
 
+fn maybe<'a, T: Display>(key: &'static str, setting: &'a Setting<Option<T>>) -> Entry<'a> {
+    let value = setting.value.as_ref().map(ToString::to_string);
+    Entry { key: key.into(), value, source: &setting.source }
+}
+
 fn bare<'a, T: Display>(key: &'static str, setting: &'a Setting<T>) -> Entry<'a> {
     Entry { key: key.into(), value: Some(setting.value.to_string()), source: &setting.source }
 }
 
 fn text<T: Display>(key: impl Into<Cow<'static, str>>, setting: &Setting<T>) -> Entry<'_> {
     Entry { key: key.into(), value: Some(quoted(&setting.value)), source: &setting.source }
+}
+
+fn optional<'a, T: Display>(key: &'static str, setting: &'a Setting<Option<T>>) -> Entry<'a> {
+    Entry { key: key.into(), value: setting.value.as_ref().map(quoted), source: &setting.source }
 }
 
 fn quoted(value: impl Display) -> String {

@@ -27,6 +27,11 @@ fn a_mistake_is_named_with_its_file_and_line() {
         ("[front]\nlisten = \"localhost\"", 2, "invalid socket address"),
         ("[front]\ndrain_limit = \"4\"", 2, "no length of time"),
         ("[front]\ndrain_limit = 4", 2, "expected a string"),
+        ("[front]\nmax_connections = 0", 2, "must be from 1 to 1048576"),
+        ("[front]\nmax_connections = 2000000", 2, "must be from 1 to 1048576"),
+        ("[front]\nmax_connections_per_peer = 10001", 2, "is more than max_connections 10000"),
+        ("[front]\nmax_connections = 8\n\nmax_parked = 9", 4, "max_parked 9 is more than max_connections 8"),
+        ("[metrics]\nlisten = \"9100\"", 2, "invalid socket address"),
         ("[ports]\nrange = \"20-10\"", 2, "empty range"),
         ("[ports]\nrange = \"0-10\"", 2, "no range of ports"),
         ("[ports]\nrange = \"1-70000\"", 2, "no range of ports"),
@@ -67,6 +72,10 @@ fn terms_that_mean_nothing_or_never_end_are_refused_with_the_way_out() {
             "unknown chain `clusters`, expected one of `cluster`, `kcp-store`, `slot`",
         ),
         ("[supervision.slot.postgres]".to_owned(), 1, "expected one of `kine`, `kcp`"),
+        ("[kcp]\nports = [16440, 16440]".to_owned(), 2, "need two different ports"),
+        ("[kcp]\nports = [0, 16440]".to_owned(), 2, "0 is no port"),
+        ("[kcp]\nports = [16440]".to_owned(), 2, "length 1"),
+        ("[kcp]\ncanary_deadline = \"0s\"".to_owned(), 2, "met by nobody"),
         (kine("intensitty = 3"), 2, "unknown field `intensitty`"),
         (kine("restart = \"always\""), 2, "unknown variant `always`"),
         (kine("base_delay = \"1s\"\nintensity = 0"), 3, "restart = \"temporary\""),
@@ -125,6 +134,19 @@ fn terms_are_set_for_one_component_and_leave_the_others_alone() {
     assert!(line("intensity = 4").ends_with("# /etc/berth.toml:2"), "{shown}");
     let restarts = line("ride_through.kube-apiserver = \"restart\"");
     assert!(restarts.contains("# default: a settled one needs"), "{restarts}");
+}
+
+#[test]
+fn the_parts_of_a_cap_follow_it_until_they_are_set_themselves() {
+    let front = |keys: &str| parse(&format!("[front]\n{keys}")).unwrap().front;
+    let caps =
+        |front: FrontConfig| (*front.max_connections, *front.max_connections_per_peer, *front.max_parked);
+    assert_eq!(caps(front("")), (10_000, 7500, 5000));
+    assert_eq!(caps(front("max_connections = 100")), (100, 75, 50));
+    assert_eq!(caps(front("max_connections = 1")), (1, 1, 1));
+    assert_eq!(caps(front("max_connections_per_peer = 64\nmax_parked = 9")), (10_000, 64, 9));
+    let started = front("max_connections = 100\nmax_parked = 9").caps();
+    assert_eq!((started.max_connections, started.max_per_peer, started.max_parked), (100, 75, 9));
 }
 
 #[test]
@@ -202,7 +224,7 @@ fn a_user_without_a_home_must_name_the_state_directory() {
 
 #[test]
 fn what_show_prints_can_be_read_again_and_means_the_same() {
-    let text = "run_dir = \"/run/\\\"b\\\"\"\n[components]\nkcp = \"/opt/kcp\"\n[kcp]\nenabled = false\n";
+    let text = "run_dir = \"/run/\\\"b\\\"\"\n[components]\nkcp = \"/opt/kcp\"\n[kcp]\nenabled = false\ngoaway_chance = 0.015\n";
     let config = parse(text).unwrap();
     let again = parse(&config.to_string()).unwrap();
     assert_eq!(again.run_dir.value, config.run_dir.value);
@@ -210,6 +232,7 @@ fn what_show_prints_can_be_read_again_and_means_the_same() {
     assert_eq!(again.ports.range.value, config.ports.range.value);
     assert_eq!(again.front.drain_limit.value, config.front.drain_limit.value);
     assert!(!*again.kcp.enabled);
+    assert_eq!(again.kcp.goaway_chance.to_string(), "0.015");
     assert!(config.to_string().contains("# /etc/berth.toml:3"), "{config}");
 }
 
@@ -243,8 +266,12 @@ fn the_sample_file_shows_every_key_and_the_true_defaults() {
     assert_eq!(*shown.state_dir, *defaults.state_dir);
     assert_eq!(*shown.front.listen, *defaults.front.listen);
     assert_eq!(*shown.front.drain_limit, *defaults.front.drain_limit);
+    assert_eq!(shown.front.caps(), defaults.front.caps());
     assert_eq!(*shown.ports.range, *defaults.ports.range);
     assert_eq!(*shown.kcp.enabled, *defaults.kcp.enabled);
     assert_eq!(*shown.kcp.shutdown_delay, *defaults.kcp.shutdown_delay);
+    assert_eq!(*shown.kcp.canary_interval, *defaults.kcp.canary_interval);
+    assert_eq!(*shown.kcp.canary_deadline, *defaults.kcp.canary_deadline);
+    assert_eq!(*shown.kcp.goaway_chance, *defaults.kcp.goaway_chance);
     assert_eq!(*shown.start_concurrency, *defaults.start_concurrency);
 }

@@ -43,6 +43,19 @@ impl fmt::Display for Span {
     }
 }
 
+/// A length of time that is not none.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "Span")]
+pub(super) struct Positive(pub(super) Span);
+
+impl TryFrom<Span> for Positive {
+    type Error = &'static str;
+
+    fn try_from(span: Span) -> Result<Self, &'static str> {
+        if span.0.is_zero() { Err("0 is met by nobody: give it some time") } else { Ok(Self(span)) }
+    }
+}
+
 /// How large a log may be: `512KiB`, `16MiB`, `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -182,6 +195,32 @@ impl fmt::Display for PortRange {
     }
 }
 
+/// Two ports `[a, b]`, one for each slot of kcp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "[u16; 2]")]
+pub struct SlotPorts {
+    pub a: u16,
+    pub b: u16,
+}
+
+impl TryFrom<[u16; 2]> for SlotPorts {
+    type Error = &'static str;
+
+    fn try_from([a, b]: [u16; 2]) -> Result<Self, &'static str> {
+        match (a, b) {
+            (0, _) | (_, 0) => Err("0 is no port: leave `ports` out, and the slots take free ones"),
+            (a, b) if a == b => Err("both slots run during a handover: they need two different ports"),
+            _ => Ok(Self { a, b }),
+        }
+    }
+}
+
+impl fmt::Display for SlotPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, {}]", self.a, self.b)
+    }
+}
+
 /// A path that means the same in every directory: a daemon's working directory is nobody's business.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "PathBuf")]
@@ -201,6 +240,32 @@ impl TryFrom<PathBuf> for AbsolutePath {
 impl From<AbsolutePath> for PathBuf {
     fn from(path: AbsolutePath) -> Self {
         path.0
+    }
+}
+
+/// A number of connections: at least one, and no more than a process can have files open (fs.nr_open, 2^20 by default).
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct Connections(u32);
+
+impl Connections {
+    const MOST: u32 = 1 << 20;
+}
+
+impl TryFrom<u32> for Connections {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        if (1..=Self::MOST).contains(&count) {
+            return Ok(Self(count));
+        }
+        Err(format!("must be from 1 to {}", Self::MOST))
+    }
+}
+
+impl From<Connections> for usize {
+    fn from(connections: Connections) -> Self {
+        connections.0 as usize
     }
 }
 

@@ -67,6 +67,23 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Strict<T> {
     }
 }
 
+/// The same; no body at all is what the type is by default.
+pub(super) struct Optional<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for Optional<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let body = body(request, state).await?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        serde_json::from_slice(&body)
+            .map(Self)
+            .map_err(|error| Problem::bad_request(format!("the request's JSON: {}", one_line(error))))
+    }
+}
+
 /// No body: one that is sent all the same has been sent to the wrong route.
 pub(super) struct NoBody;
 

@@ -1,5 +1,6 @@
 //! What goes over the wire besides the tree's own types; server and client share it, so neither can drift.
 
+use berth_actors::handover::Wish;
 use berth_actors::message::TreeEvent;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -9,6 +10,34 @@ use std::path::PathBuf;
 #[serde(deny_unknown_fields)]
 pub struct NewCluster {
     pub name: String,
+}
+
+/// Body of `POST /v1/kcp/handover` and `POST /v1/kcp/handover/plan`. None at all is a plain handover.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewHandover {
+    #[serde(default)]
+    pub wish: Wish,
+}
+
+/// Body of `POST /v1/kcp/upgrade`: one of the first two.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewKcp {
+    /// Of the asset store.
+    pub version: Option<String>,
+    /// Absolute.
+    pub path: Option<PathBuf>,
+    /// It may be older than the newest that ever bootstrapped the store.
+    pub allow_downgrade: bool,
+}
+
+/// Body of `POST /v1/kcp/rotate-certs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rotation {
+    /// Also when no client can know of the new authority yet.
+    pub now: bool,
 }
 
 /// Answer to `GET /v1/daemon`.

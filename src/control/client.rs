@@ -2,17 +2,20 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster};
+use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover, NewKcp, Rotation};
 use super::{deadline, peer};
 use axum::body::Bytes;
+use berth_actors::data_adoption::{AdoptionPlan, Consent};
+use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
-use berth_actors::status::{ChainStatus, HandoverStatus, TreeStatus};
+use berth_actors::status::{ChainStatus, HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use futures::Stream;
 use http_body_util::{BodyExt, BodyStream, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -64,6 +67,11 @@ impl Client {
         self.json(Method::GET, "/v1/status", deadline::READ).await
     }
 
+    /// Prometheus text.
+    pub async fn metrics(&self) -> Result<Bytes, ClientError> {
+        self.whole(Method::GET, "/metrics", Vec::new(), deadline::READ).await
+    }
+
     pub async fn about(&self) -> Result<About, ClientError> {
         self.json(Method::GET, "/v1/daemon", deadline::READ).await
     }
@@ -83,8 +91,27 @@ impl Client {
     }
 
     /// Moves kcp to the other slot. A handover that was rolled back is an `Ok` that says so.
-    pub async fn handover(&self) -> Result<HandoverStatus, ClientError> {
-        self.json(Method::POST, "/v1/kcp/handover", deadline::HANDOVER).await
+    pub async fn handover(&self, wish: Wish) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/handover", &NewHandover { wish }, deadline::HANDOVER).await
+    }
+
+    /// What a handover would do, and what speaks against it.
+    pub async fn plan_handover(&self, wish: Wish) -> Result<HandoverPlan, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/handover/plan", &NewHandover { wish }, deadline::PLAN).await
+    }
+
+    pub async fn handovers(&self) -> Result<HandoverHistory, ClientError> {
+        self.json(Method::GET, "/v1/kcp/history", deadline::READ).await
+    }
+
+    /// Moves kcp to the other slot, with another program in it.
+    pub async fn upgrade_kcp(&self, wanted: &NewKcp) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/upgrade", wanted, deadline::HANDOVER).await
+    }
+
+    /// Moves kcp to the other slot, with a new certificate.
+    pub async fn rotate_certificates(&self, now: bool) -> Result<HandoverStatus, ClientError> {
+        self.of_json(Method::POST, "/v1/kcp/rotate-certs", &Rotation { now }, deadline::HANDOVER).await
     }
 
     pub async fn clusters(&self) -> Result<Vec<ChainStatus>, ClientError> {
@@ -104,6 +131,18 @@ impl Client {
         self.done(Method::POST, &format!("/v1/clusters/{name}/{}", action.as_str()), deadline::CLUSTER).await
     }
 
+    /// What adopting the data of a refused cluster would change.
+    pub async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, ClientError> {
+        self.json(Method::GET, &format!("/v1/clusters/{name}/adoption"), deadline::CLUSTER).await
+    }
+
+    /// Adopts them as planned and waits until the cluster is ready.
+    pub async fn adopt(&self, name: &str, consent: &Consent) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(consent).unwrap_or_default();
+        let path = format!("/v1/clusters/{name}/adopt");
+        self.whole(Method::POST, &path, body, deadline::CLUSTER).await.map(drop)
+    }
+
     /// Tries a chain again that gave up, was refused or is done; kcp's own as well.
     pub async fn retry(&self, chain: &str) -> Result<(), ClientError> {
         self.done(Method::POST, &format!("/v1/chains/{chain}/retry"), deadline::CLUSTER).await
@@ -117,6 +156,11 @@ impl Client {
     /// YAML; it holds credentials.
     pub async fn kubeconfig(&self, name: &str) -> Result<Bytes, ClientError> {
         self.whole(Method::GET, &format!("/v1/clusters/{name}/kubeconfig"), Vec::new(), deadline::READ).await
+    }
+
+    /// Of kcp's consumers. YAML; it holds credentials.
+    pub async fn kcp_kubeconfig(&self) -> Result<Bytes, ClientError> {
+        self.whole(Method::GET, "/v1/kcp/kubeconfig", Vec::new(), deadline::READ).await
     }
 
     pub async fn nodes(&self, cluster: &str) -> Result<Vec<String>, ClientError> {
@@ -162,6 +206,18 @@ impl Client {
     ) -> Result<T, ClientError> {
         let body = self.whole(method, path, Vec::new(), limit).await?;
         serde_json::from_slice(&body).map_err(|e| self.foreign(e.to_string()))
+    }
+
+    async fn of_json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let answer = self.whole(method, path, body, limit).await?;
+        serde_json::from_slice(&answer).map_err(|e| self.foreign(e.to_string()))
     }
 
     async fn whole(

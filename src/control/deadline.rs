@@ -13,6 +13,9 @@ pub const CLUSTER: Duration = Duration::from_mins(10);
 /// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
 pub const HANDOVER: Duration = Duration::from_mins(15);
 
+/// Thinking a handover through: kcp is asked for its lease once, and its program for its version.
+pub const PLAN: Duration = Duration::from_secs(30);
+
 /// Stopping everything: all tenants in parallel, then slots and store, each with its own deadline.
 pub const DOWN: Duration = Duration::from_mins(15);
 

@@ -1,7 +1,10 @@
 //! What the control API needs from a tenant's files. The daemon implements it over its layout; tests fake it.
 
+use super::api::NewKcp;
 use async_trait::async_trait;
+use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
+use berth_actors::status::{TreeStatus, Upkeep};
 use std::path::PathBuf;
 
 /// Files of clusters and chains. Names were checked by [`crate::names`] before any method sees them; blocking work is
@@ -10,6 +13,25 @@ use std::path::PathBuf;
 pub trait ClusterFiles: Send + Sync + 'static {
     /// The admin kubeconfig of a cluster, as YAML.
     async fn kubeconfig(&self, cluster: &str) -> Result<String, Refusal>;
+
+    /// The kubeconfig of kcp's consumers, as YAML: shard-admin through the front, and nobody else (K5).
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal>;
+
+    /// The wish of a handover to another kcp, checked as far as it can be before anything is done.
+    async fn kcp_upgrade(&self, _wanted: NewKcp) -> Result<Wish, Refusal> {
+        Err(Refusal::NotFound("this daemon runs no kcp".to_owned()))
+    }
+
+    /// Makes the authority that kcp's next certificate is signed by, and has clients' kubeconfig trust it; false: it was made
+    /// just now, and no client can know of it.
+    async fn prepare_rotation(&self) -> Result<bool, Refusal> {
+        Err(Refusal::NotFound("this daemon runs no kcp".to_owned()))
+    }
+
+    /// What an operator has to see to, given what runs.
+    async fn upkeep(&self, _status: &TreeStatus) -> Option<Upkeep> {
+        None
+    }
 
     /// Names in the node snapshot, in its order.
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal>;

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -141,7 +142,12 @@ fn trusted(stream: &UnixStream) -> bool {
     }
 }
 
-async fn converse(stream: UnixStream, router: Router, ending: CancellationToken) {
+/// One connection from its first request to its end, or until `ending`.
+pub(crate) async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    ending: CancellationToken,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(deadline::REQUEST_HEAD)

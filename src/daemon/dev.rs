@@ -1,10 +1,13 @@
 //! `berth dev`: a whole system in `./.berth` with one cluster, shown as it comes up, until Ctrl-C.
 
+use super::up::cadence;
 use super::{Daemon, DaemonError, Ending, Settings, in_runtime, interrupted, stop_signal};
 use crate::assets::progress;
 use crate::cli::live::{Live, Output};
 use crate::cli::{Dev, Place};
 use crate::config::{Surroundings, defaults};
+use crate::front::FrontConfig;
+use crate::kcp;
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
@@ -87,8 +90,13 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         account: None,
         kcp: true,
         front_listen: dev.front,
+        front: FrontConfig::default(),
+        metrics_listen: None,
         drain_limit: defaults::DRAIN_LIMIT.0.0,
         shutdown_delay: defaults::SHUTDOWN_DELAY.0.0,
+        canary: cadence(kcp::defaults::CANARY_INTERVAL, kcp::defaults::CANARY_DEADLINE),
+        slot_ports: None,
+        goaway_chance: defaults::GOAWAY_CHANCE.0,
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),

@@ -6,6 +6,7 @@ use crate::config::ConfigError;
 use crate::control::ControlError;
 use crate::files::FileError;
 use crate::front::FrontError;
+use crate::metrics::MetricsError;
 use crate::preflight::PreflightError;
 use crate::process::lock::LockError;
 use crate::process::survivors::SurvivorError;
@@ -27,6 +28,8 @@ pub enum DaemonError {
     Front(FrontError),
     #[error(transparent)]
     Control(#[from] ControlError),
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("become the subreaper of orphaned processes: {0}")]

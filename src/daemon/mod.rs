@@ -21,18 +21,20 @@ use crate::control::daemon::Upgrade;
 use crate::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use crate::discover::{SockDiag, holder_of};
 use crate::estate::HostEstate;
-use crate::front::{Front, FrontConfig};
-use crate::kcp::{HandoverFile, KcpClient, KcpConfig, stand_in};
+use crate::front::{Descriptors, Front, FrontConfig, Misfit};
+use crate::kcp::{HandoverFile, KcpClient, KcpConfig, Releases, stand_in, upkeep};
 use crate::layout::Layout;
+use crate::metrics::MetricsServer;
 use crate::off_thread::off_thread;
 use crate::preflight;
+use crate::process;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
-use berth_actors::message::{Command, Refusal};
+use berth_actors::message::{Command, Refusal, TreeEvent};
 use berth_actors::root::{IsUp, Kcp, Root, WhenDown, World};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::ffi::OsString;
@@ -43,6 +45,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -104,7 +107,9 @@ impl Daemon {
         let processes =
             off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
-        let front = settings.kcp.then(|| bind_front(settings.front_listen)).transpose()?;
+        let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
+        caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
+        let front = settings.kcp.then(|| bind_front(settings.front_listen, caps)).transpose()?;
         if let Some(front) = &front {
             succession::deposit(front);
         }
@@ -113,14 +118,23 @@ impl Daemon {
         let kcp = KcpConfig {
             layout: layout.clone(),
             program: components.kcp.clone(),
+            releases: Releases::open(&layout).map_err(DaemonError::Record)?,
             kube_apiserver: components.kube_apiserver.path.clone(),
             stand_in_knobs: stand_in::knobs(),
             front_port: front.as_ref().map_or(settings.front_listen, Front::address).port(),
             shutdown_delay: settings.shutdown_delay,
+            ports: settings.slot_ports,
+            goaway_chance: settings.goaway_chance,
             owner: accounts.owner,
         };
+        let recovered = kcp.clone();
+        off_thread(move || recovered.recover()).await.map_err(DaemonError::Record)?;
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
         let (events, received) = broadcast::channel(EVENT_LAG);
+        if let Some(front) = &front {
+            actix_rt::spawn(tell_of_front(misfit, front.refusals(), events.clone()));
+        }
+        let told = events.clone();
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
         let estate =
@@ -129,21 +143,27 @@ impl Daemon {
             outside,
             estate: Arc::new(estate.clone()),
             kcp: front.as_ref().map(|front| Kcp {
-                api: Arc::new(KcpClient::new(kcp)),
+                api: Arc::new(KcpClient::new(kcp.clone())),
                 journal: Arc::new(journal.clone()),
                 dataplane: Arc::new(front.clone()),
                 drain_limit: settings.drain_limit,
+                canary: settings.canary,
             }),
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
         actix_rt::spawn(estate.clone().keep_credentials());
+        actix_rt::spawn(upkeep::tell(kcp, root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let (desk, upgrades) = DaemonDesk::open();
         let socket = layout.control_socket();
         let server = ControlServer::bind(&socket, desk, root.clone().recipient(), Arc::new(estate), hub)?;
         let control = CancellationToken::new();
+        if let Some(listen) = settings.metrics_listen {
+            let metrics = MetricsServer::bind(listen, root.clone().recipient()).await?;
+            actix_rt::spawn(metrics.serve(control.clone()));
+        }
         let served = actix_rt::spawn(server.serve(control.clone()));
         let front_address = front.as_ref().map(Front::address);
         Ok(Self {
@@ -252,6 +272,7 @@ impl Daemon {
 
 /// Runs a daemon's life on the one arbiter every actor shares.
 pub(crate) fn in_runtime(life: impl Future<Output = Result<(), DaemonError>> + 'static) -> ExitCode {
+    process::share_one_heap();
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_all().thread_keep_alive(IDLE_THREADS_STAY).build() {
         Ok(runtime) => runtime,
@@ -308,9 +329,6 @@ async fn interrupted(layout: Layout, stop_children: bool) -> Result<(), DaemonEr
     Err(DaemonError::Interrupted)
 }
 
-/// Descriptors the daemon keeps for itself: logs, pidfds, probes, connections to a hundred databases.
-const OWN_DESCRIPTORS: u64 = 1024;
-
 /// Raises the limit of open files as far as it goes: each child costs one.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
@@ -320,11 +338,28 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
-/// How many connections the front may have, two files each.
-fn connections_within_limit() -> usize {
-    raise_descriptor_limit();
-    let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(current.saturating_sub(OWN_DESCRIPTORS).max(256) / 2).unwrap_or(usize::MAX)
+/// What the front has to say for itself, as events.
+async fn tell_of_front(
+    misfit: Option<Misfit>,
+    mut refusals: broadcast::Receiver<String>,
+    events: broadcast::Sender<TreeEvent>,
+) {
+    let tell = |what: String| {
+        // Nobody watches the events just now.
+        let _ = events.send(TreeEvent { subject: "front".to_owned(), what });
+    };
+    if let Some(misfit) = misfit {
+        tracing::warn!("{misfit}");
+        tell(misfit.to_string());
+    }
+    loop {
+        match refusals.recv().await {
+            Ok(line) => tell(line),
+            // The next line counts for those that were missed.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
 }
 
 /// Structured logs of the daemon itself; `RUST_LOG` chooses what is in them, else `default`.
@@ -341,9 +376,7 @@ pub(crate) fn log_to_stderr(default: &str) {
 }
 
 /// The socket an earlier daemon left, or a new one.
-fn bind_front(listen: SocketAddr) -> Result<Front, DaemonError> {
-    let mut config = FrontConfig::default();
-    config.max_connections = config.max_connections.min(connections_within_limit());
+fn bind_front(listen: SocketAddr, config: FrontConfig) -> Result<Front, DaemonError> {
     if let Some(listener) = succession::inherited(listen) {
         return Front::from_listener(listener, config).map_err(DaemonError::Front);
     }

@@ -3,12 +3,15 @@
 use super::DaemonError;
 use crate::assets::Overrides;
 use crate::config;
+use crate::front::FrontConfig;
+use crate::kcp::{GoawayChance, SlotPorts};
 use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::Account;
 use crate::process::ComponentLimits;
 use crate::tenant::Accounts;
+use berth_actors::canary::Cadence;
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -22,10 +25,20 @@ pub struct Settings {
     pub account: Option<config::Account>,
     pub kcp: bool,
     pub front_listen: SocketAddr,
+    /// How many clients the front admits, before the limit of open files has its say.
+    pub front: FrontConfig,
+    /// Where metrics are served besides the control socket.
+    pub metrics_listen: Option<SocketAddr>,
     /// How long a handover's drain may take.
     pub drain_limit: Duration,
     /// kcp's `--shutdown-delay-duration`.
     pub shutdown_delay: Duration,
+    /// `None`: the serving slot has no canary.
+    pub canary: Option<Cadence>,
+    /// Where the slots' kcps listen; `None`: where the kernel puts them.
+    pub slot_ports: Option<SlotPorts>,
+    /// kcp's `--goaway-chance`.
+    pub goaway_chance: GoawayChance,
     /// Whether SIGTERM stops everything, or leaves it to the next daemon.
     pub stop_children: bool,
     /// Tenants that may be starting at the same time.

@@ -6,10 +6,13 @@ use crate::assets;
 use crate::assets::progress;
 use crate::cli::{Place, Up};
 use crate::config::{Config, Surroundings};
+use crate::kcp::SlotPorts;
 use crate::layout::Layout;
 use crate::logs::Limits;
+use berth_actors::canary::Cadence;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The whole life, top to bottom.
 pub fn up(place: &Place, up: &Up) -> ExitCode {
@@ -57,6 +60,10 @@ fn checks(up: &Up) -> Vec<Vec<OsString>> {
     vec![["config".into(), "show".into()].into_iter().chain(config.into_iter().flatten()).collect()]
 }
 
+pub(super) fn cadence(interval: Duration, deadline: Duration) -> Option<Cadence> {
+    (!interval.is_zero()).then_some(Cadence { interval, deadline })
+}
+
 fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
     let overrides = place.overrides().map_err(DaemonError::CurrentDir)?;
     let config = Config::load(up.config.as_deref(), &overrides, &Surroundings::read())?;
@@ -76,9 +83,14 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         },
         account: config.user.value,
         kcp: config.kcp.enabled.value,
+        front: config.front.caps(),
         front_listen: config.front.listen.value,
+        metrics_listen: config.metrics.listen.value,
         drain_limit: config.front.drain_limit.value.0,
         shutdown_delay: config.kcp.shutdown_delay.value.0,
+        canary: cadence(config.kcp.canary_interval.value.0, config.kcp.canary_deadline.value.0),
+        slot_ports: config.kcp.ports.value.map(|ports| SlotPorts { a: ports.a, b: ports.b }),
+        goaway_chance: config.kcp.goaway_chance.value,
         stop_children: config.stop_children.value,
         start_concurrency: config.start_concurrency.value,
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },

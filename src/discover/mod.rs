@@ -4,15 +4,19 @@
 //! socket tables; connects to nothing.
 //!
 //! ```text
+//! fixed   whether a port that was chosen beforehand is the process's own
 //! diag    listening sockets through NETLINK_SOCK_DIAG;  proc_net  the same from /proc/net/tcp{,6}
 //! choice  the one address among a process's sockets
 //! ```
 
 mod choice;
 mod diag;
+mod fixed;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod proc_net;
+
+pub use fixed::occupant;
 
 use crate::off_thread::off_thread;
 use crate::process::is_alive;
@@ -24,10 +28,20 @@ use procfs::process::{FDTarget, Process};
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The kernel reports no event for listen(2). One look takes 0.25 ms, a component 50 ms and more.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// The kernel reports no event for listen(2), so there is a pause from look to look: this many times what the last look took.
+/// A search takes a fifth of a CPU at most, and looks less often where looks are slow: beside many sockets, or when there
+/// is no CPU to be had.
+const PAUSE: u32 = 4;
+/// A look beside few sockets takes 0.1 ms, a component 50 ms and more: sooner than this, looks would only take its CPU away.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// However slow a look is, a component is not left waiting for the next one.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+fn pause(took: Duration) -> Duration {
+    took.saturating_mul(PAUSE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}
 
 /// A socket in state LISTEN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +58,38 @@ pub struct SockDiag;
 impl Listeners for SockDiag {
     async fn listening(&self, identity: &Identity) -> Result<SocketAddr, String> {
         loop {
-            let wanted = identity.clone();
+            let (wanted, from) = (identity.clone(), Instant::now());
             match off_thread(move || look(&wanted)).await? {
                 Choice::One(address) => return Ok(address),
-                Choice::NoneYet => tokio::time::sleep(BETWEEN_LOOKS).await,
-                Choice::Many(ports) => {
-                    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
-                    return Err(format!(
-                        "{identity} listens on {} TCP ports where one was expected: {}",
-                        ports.len(),
-                        ports.join(", ")
-                    ));
-                }
+                Choice::NoneYet => tokio::time::sleep(pause(from.elapsed())).await,
+                Choice::Many(ports) => return Err(too_many(identity, &ports)),
             }
+        }
+    }
+
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String> {
+        loop {
+            let (wanted, from) = (identity.clone(), Instant::now());
+            if off_thread(move || fixed::is_own(&wanted, address)).await? {
+                return Ok(address);
+            }
+            tokio::time::sleep(pause(from.elapsed())).await;
         }
     }
 }
 
+fn too_many(identity: &Identity, ports: &[u16]) -> String {
+    let named: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    format!("{identity} listens on {} TCP ports where one was expected: {}", ports.len(), named.join(", "))
+}
+
+fn ended_early(identity: &Identity) -> String {
+    format!("{identity} ended before it listened on a TCP port")
+}
+
 /// Blocking.
 fn look(identity: &Identity) -> Result<Choice, String> {
-    let gone = || format!("{identity} ended before it listened on a TCP port");
+    let gone = || ended_early(identity);
     let is_same = || is_alive(identity);
     if !is_same() {
         return Err(gone());

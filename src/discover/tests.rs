@@ -68,6 +68,21 @@ async fn a_second_port_is_an_error_that_names_both() {
 }
 
 #[tokio::test]
+async fn a_port_chosen_beforehand_must_be_the_processs_own() {
+    let (socket, address) = bound(Ipv4Addr::LOCALHOST);
+    let sleeper = Sleeper::with(&[&socket]);
+    let identity = sleeper.identity();
+    let discovery = tokio::spawn(async move { SockDiag.listening_at(&identity, address).await });
+    listen(&socket, 1).unwrap();
+    assert_eq!(discovery.await.unwrap(), Ok(address));
+
+    let stranger = Sleeper::with(&[]);
+    let error = SockDiag.listening_at(&stranger.identity(), address).await.unwrap_err();
+    let taken = format!("{address}, the port of {}, is taken by ", stranger.identity());
+    assert!(error.starts_with(&taken) && error.contains("(pid "), "{error}");
+}
+
+#[tokio::test]
 async fn the_death_of_the_process_ends_the_wait() {
     let sleeper = Sleeper::with(&[]);
     let identity = sleeper.identity();
@@ -94,4 +109,12 @@ fn the_holder_of_a_taken_port_is_named() {
     let sleeper = Sleeper::with(&[&socket]);
     drop(socket);
     assert_eq!(holder_of(address), Some(Holder { pid: sleeper.0.id(), name: "sleep".to_owned() }));
+}
+
+#[test]
+fn a_search_pauses_longer_where_a_look_takes_longer() {
+    let after = |micros| pause(Duration::from_micros(micros));
+    assert_eq!(after(100), SHORTEST_PAUSE);
+    assert_eq!(after(750), Duration::from_millis(3));
+    assert_eq!(after(1_000_000), LONGEST_PAUSE);
 }

@@ -3,10 +3,15 @@
 use super::HostEstate;
 use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
+use crate::control::api::NewKcp;
 use crate::files;
+use crate::kcp::upgrade::{self, UpgradeError, Wanted};
+use crate::kcp::{KcpClient, upkeep};
 use crate::names::{self, BadName};
 use async_trait::async_trait;
+use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
+use berth_actors::status::{TreeStatus, Upkeep};
 use std::path::PathBuf;
 
 impl HostEstate {
@@ -28,6 +33,41 @@ impl ClusterFiles for HostEstate {
             Refusal::Conflict(format!("{cluster} has no kubeconfig yet: its Kubernetes was never started"))
         })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal> {
+        let read = self.off_thread(|inner| files::read_optional(&inner.kcp.consumer_kubeconfig())).await;
+        let bytes = read.map_err(Refusal::Failed)?.ok_or_else(|| {
+            Refusal::Conflict(
+                "kcp has no kubeconfig yet: no slot has ever become ready; see berth status".to_owned(),
+            )
+        })?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    async fn kcp_upgrade(&self, wanted: NewKcp) -> Result<Wish, Refusal> {
+        let NewKcp { version, path, allow_downgrade } = wanted;
+        let wanted = match (version, path) {
+            (Some(version), None) => Wanted::Version(version),
+            (None, Some(path)) => Wanted::File(path),
+            _ => return Err(Refusal::BadRequest("name a version or a path: one of them".to_owned())),
+        };
+        let wish = upgrade::wish(&self.0.kcp, wanted, allow_downgrade).await;
+        wish.map_err(|error| match error {
+            UpgradeError::Unknown { .. } => Refusal::NotFound(error.to_string()),
+            UpgradeError::Downgrade { .. } | UpgradeError::Store(_) => Refusal::Conflict(error.to_string()),
+            _ => Refusal::BadRequest(error.to_string()),
+        })
+    }
+
+    async fn prepare_rotation(&self) -> Result<bool, Refusal> {
+        let client = KcpClient::new(self.0.kcp.clone());
+        self.off_thread(move |_| client.prepare_rotation()).await.map_err(Refusal::Failed)
+    }
+
+    async fn upkeep(&self, status: &TreeStatus) -> Option<Upkeep> {
+        let (config, status) = (self.0.kcp.clone(), status.clone());
+        self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await.ok()
     }
 
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {

@@ -12,7 +12,7 @@ mod renewal;
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;
 use crate::fault;
-use crate::guard::{GuardConfig, IdentityGuard, Owner};
+use crate::guard::{GuardConfig, IdentityGuard, MACHINE_ID, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
 use crate::names;
@@ -25,6 +25,7 @@ use crate::tenant::postgres::Postgres;
 use crate::tenant::seat::Seat;
 use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
+use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use berth_actors::host::{Distribution, Estate, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
@@ -98,6 +99,14 @@ impl HostEstate {
             .map_err(|error| error.to_string())
     }
 
+    /// All other clusters of this daemon.
+    fn neighbours_of(&self, name: &str) -> Vec<Owner> {
+        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner =
+            |(cluster, known): (&String, &Known)| Owner { cluster: cluster.clone(), uid: known.uid.clone() };
+        known.iter().filter(|(cluster, _)| *cluster != name).map(owner).collect()
+    }
+
     /// Leases the ports of a recorded tenant; from then on its chain can be built.
     async fn know(&self, record: &TenantRecord) -> Result<(), String> {
         let TenantRecord { name, uid, distribution, .. } = record.clone();
@@ -123,6 +132,18 @@ impl HostEstate {
         let inner = Arc::clone(&self.0);
         off_thread(move || work(&inner)).await.map_err(|error| error.to_string())
     }
+}
+
+/// A new guard of its own: those of one tenant know each other by the lock only.
+fn guard_of(tenant: &Tenant) -> IdentityGuard {
+    let seat = tenant.seat();
+    IdentityGuard::new(GuardConfig {
+        owner: Owner { cluster: tenant.name().to_owned(), uid: tenant.uid().to_owned() },
+        data_dir: seat.data.clone(),
+        socket_dir: seat.sockets.clone(),
+        user: seat.owner,
+        machine_id: MACHINE_ID.into(),
+    })
 }
 
 #[async_trait]
@@ -158,12 +179,7 @@ impl Estate for HostEstate {
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
         let tenant = self.tenant_of(name)?;
         let seat = tenant.seat();
-        let guard = IdentityGuard::new(GuardConfig {
-            owner: Owner { cluster: tenant.name().to_owned(), uid: tenant.uid().to_owned() },
-            data_dir: seat.data.clone(),
-            socket_dir: seat.sockets.clone(),
-            user: seat.owner,
-        });
+        let guard = guard_of(&tenant);
         let ccm = CloudControllerManager {
             cluster: tenant.name().to_owned(),
             data_dir: seat.data.clone(),
@@ -221,9 +237,25 @@ impl Estate for HostEstate {
         Ok(())
     }
 
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        let tenant = self.tenant_of(name).map_err(AdoptionError::Failed)?;
+        guard_of(&tenant).plan_adoption(&self.neighbours_of(name)).await
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        let tenant = self.tenant_of(name).map_err(AdoptionError::Failed)?;
+        guard_of(&tenant).adopt(consent, &self.neighbours_of(name)).await
+    }
+
     /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
+        if let Ok(tenant) = self.tenant_of(name)
+            && let Err(error) = stack::postgres_of(&tenant).give_back_memory().await
+        {
+            // A torn directory starts nothing; the deletion is what was asked for.
+            tracing::warn!(cluster = name, %error, "shared memory of its killed postgres may be left: see ipcs -m");
+        }
         let gone = name.to_owned();
         self.off_thread(move |inner| {
             records::remove_tree(&sockets)?;

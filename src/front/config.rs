@@ -1,5 +1,6 @@
 //! Every number of the front in one place, each with its reason. The daemon's configuration overrides some; tests most.
 
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// How the front accepts, dials and relays.
@@ -8,9 +9,15 @@ pub struct FrontConfig {
     /// Worker threads of the front's own runtime. Two: one busy with a large answer leaves one for everyone else, and
     /// a thread relays more than a kcp can produce.
     pub threads: usize,
-    /// Connections at one time. Above it nothing is accepted; clients wait in the kernel's backlog. Each costs two file
-    /// descriptors, so the process limit must be at least twice this.
+    /// Connections at one time, two file descriptors each. Above it nothing is accepted: clients wait in the kernel's queue,
+    /// and are turned away once no connection has ended for `park_limit`. Ten thousand is more clients than one kcp serves.
     pub max_connections: usize,
+    /// The same of one source address ([`FrontConfig::share_of_one_peer`]). A peer above it is refused, and nobody else.
+    pub max_per_peer: usize,
+    /// Clients that may wait for a slot at one time ([`FrontConfig::share_of_parked`]). One more is refused at once.
+    pub max_parked: usize,
+    /// A client whose descriptor has this number or a higher one is refused: what is left is the daemon's own.
+    pub descriptor_line: RawFd,
     /// Length of the kernel's accept queue: a burst of reconnects after a cut fits; the kernel trims it to somaxconn.
     pub backlog: u32,
     /// How long a client may wait for a target that accepts. A restarted slot is back in 5 to 20 s; Go clients give up
@@ -49,12 +56,22 @@ pub struct Keepalive {
 /// The hold-back drain. The figures were measured on a real kcp with Go clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrainConfig {
-    /// The server's silence that ends an answer when the client offered no h2: one request at a time, so only a
-    /// streamed answer can pause.
-    pub quiet_h1: Duration,
-    /// The same where other streams may wait for slower answers (ALPN offers h2), and where the protocol is unknown.
-    /// Never near a usual request period (100, 200, 1000 ms): the cut would meet the next request.
-    pub quiet_h2: Duration,
+    /// The server's silence that ends an answer when the client offered no h2 and the answer is no longer than one write:
+    /// one request at a time, and nothing in the middle of which a server could be kept from going on.
+    pub quiet_short: Duration,
+    /// The silence that ends any other answer: a longer one, in the middle of which a busy machine may stop the server, or
+    /// one beside which other streams wait for theirs (ALPN offers h2, or is unknown). As long as the hold allows: the
+    /// client is stopped meanwhile, so it costs nothing but this wait. On a slot whose usual answer takes longer than a
+    /// quarter of this, four such answers.
+    pub quiet_long: Duration,
+    /// The same from three quarters of the limit on: whose server was never silent for that long will not be, but for a watch's
+    /// events or many clients' requests.
+    pub quiet_late: Duration,
+    /// An answer up to this size is sent in one write: the buffer of a Go server's connection.
+    pub one_write: u64,
+    /// A client that has not spoken for this many limits before the drain is not waited for: it would hardly speak in the
+    /// half of one. A watch, or a connection kept in reserve.
+    pub long_silent: u32,
     /// Longest an answer is held. It is the only latency a drain adds.
     pub hold: Duration,
     /// Bytes that go through unheld after a hold that led to no cut, before the next try.
@@ -71,11 +88,29 @@ pub struct DrainConfig {
     pub h2_moves_itself: bool,
 }
 
+impl FrontConfig {
+    pub const MAX_CONNECTIONS: usize = 10_000;
+
+    /// Three quarters of all. Most clients of a host's front are local or come through one load balancer, and share one
+    /// address: a small share would refuse ordinary days. It only keeps room for whoever has another address.
+    pub const fn share_of_one_peer(max_connections: usize) -> usize {
+        max_connections - max_connections / 4
+    }
+
+    /// Half of all. It has to hold every client that a restarted slot lost, and still leave room to those who are served.
+    pub const fn share_of_parked(max_connections: usize) -> usize {
+        max_connections - max_connections / 2
+    }
+}
+
 impl Default for FrontConfig {
     fn default() -> Self {
         Self {
             threads: 2,
-            max_connections: 10_000,
+            max_connections: Self::MAX_CONNECTIONS,
+            max_per_peer: Self::share_of_one_peer(Self::MAX_CONNECTIONS),
+            max_parked: Self::share_of_parked(Self::MAX_CONNECTIONS),
+            descriptor_line: RawFd::MAX,
             backlog: 4096,
             park_limit: Duration::from_secs(30),
             dial_deadline: Duration::from_secs(3),
@@ -100,16 +135,44 @@ impl Default for Keepalive {
     }
 }
 
+impl DrainConfig {
+    /// For a slot that takes `usual` for an answer: how long it may be silent in the middle of one goes by that.
+    pub(super) fn of_slot(self, usual: Duration, limit: Duration) -> Self {
+        let longest = (limit / 4).max(self.quiet_long);
+        let quiet_long = (usual * 4).clamp(self.quiet_long, longest);
+        let quiet_late = usual.clamp(self.quiet_late, self.quiet_long.max(self.quiet_late));
+        Self { quiet_long, quiet_late, hold: self.hold + (quiet_long - self.quiet_long), ..self }
+    }
+}
+
 impl Default for DrainConfig {
     fn default() -> Self {
         Self {
-            quiet_h1: Duration::from_millis(5),
-            quiet_h2: Duration::from_millis(50),
-            hold: Duration::from_millis(300),
+            quiet_short: Duration::from_millis(20),
+            quiet_long: Duration::from_millis(250),
+            quiet_late: Duration::from_millis(50),
+            one_write: 4096,
+            long_silent: 4,
+            hold: Duration::from_millis(400),
             pause: Duration::from_millis(100),
             tail: 16 << 10,
             pace: Duration::from_millis(2),
             h2_moves_itself: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_slot_is_given_more_silence_and_no_more_than_a_quarter_of_the_limit() {
+        let (config, limit) = (DrainConfig::default(), Duration::from_secs(4));
+        assert_eq!(config.of_slot(Duration::from_millis(5), limit), config);
+        let slow = config.of_slot(Duration::from_millis(150), limit);
+        assert_eq!((slow.quiet_long, slow.hold), (Duration::from_millis(600), Duration::from_millis(750)));
+        assert_eq!(config.of_slot(limit, limit).quiet_long, limit / 4);
+        assert_eq!(config.of_slot(limit, Duration::ZERO).quiet_long, config.quiet_long);
     }
 }

@@ -43,6 +43,10 @@ pub(super) enum Action {
 pub(super) struct View {
     /// Whose byte was the last of both directions, and when it came.
     pub last: Option<(Side, Instant)>,
+    /// When the client's last byte came, else the start.
+    pub asked_at: Instant,
+    /// Bytes of the server since then.
+    pub answer: u64,
     /// Bytes of the server that are kept here.
     pub held: usize,
     /// Bytes of the client that the server's socket has not taken yet.
@@ -61,6 +65,8 @@ pub(super) struct View {
 #[derive(Debug)]
 pub(super) struct HoldBack {
     config: DrainConfig,
+    /// A client that spoke last before this is not waited for.
+    spoken_since: Option<Instant>,
     half: Instant,
     /// From here on a client that speaks last no longer prevents a cut behind an answer. An h2 client that read a long answer
     /// ends it with a window update, which nothing tells from a request; cut blindly at the end it would lose for sure.
@@ -75,7 +81,8 @@ pub(super) struct HoldBack {
 impl HoldBack {
     pub(super) fn new(config: DrainConfig, now: Instant, limit: Duration) -> Self {
         let (half, late, end) = (now + limit / 2, now + limit * 3 / 4, now + limit);
-        Self { config, half, late, end, paused_until: None, held_since: None, turn: None }
+        let spoken_since = now.checked_sub(limit * config.long_silent);
+        Self { config, spoken_since, half, late, end, paused_until: None, held_since: None, turn: None }
     }
 
     /// The moment of the forced cut.
@@ -114,7 +121,7 @@ impl HoldBack {
             return self.pass(until);
         }
         // Nothing held means nothing the client waits for: it may ask at any moment. Its next request makes the cut safe.
-        if view.held == 0 && now < self.half {
+        if view.held == 0 && now < self.half && !self.is_long_silent(view) {
             return self.hold(self.half);
         }
         let client_last = matches!(view.last, Some((Side::Client, _)));
@@ -123,8 +130,7 @@ impl HoldBack {
             let late = Some(self.late).filter(|late| now < *late && view.held > 0);
             return self.hold(late.map_or(patience, |late| late.min(patience)));
         }
-        let quiet = if view.h1 { self.config.quiet_h1 } else { self.config.quiet_h2 };
-        if let Some(over) = view.last.map(|(_, at)| at + quiet).filter(|over| now < *over) {
+        if let Some(over) = view.last.map(|(_, at)| at + self.quiet(view, now)).filter(|over| now < *over) {
             return self.hold(over.min(patience));
         }
         let lane = if view.held > 0 { Lane::Held } else { Lane::Idle };
@@ -137,6 +143,23 @@ impl HoldBack {
             Some(_) if client_last => Action::Cut(Cut::Forced),
             Some(_) if view.held > 0 => Action::Cut(Cut::Held),
             Some(_) => Action::Cut(Cut::Idle),
+        }
+    }
+
+    /// Whatever it has open is no request whose answer is under way, but a watch.
+    fn is_long_silent(&self, view: &View) -> bool {
+        self.spoken_since.is_some_and(|since| view.asked_at < since)
+    }
+
+    /// The silence of the server after which it is done with its answers.
+    fn quiet(&self, view: &View, now: Instant) -> Duration {
+        let one_write = view.h1 && view.answer <= self.config.one_write;
+        if one_write || self.is_long_silent(view) {
+            self.config.quiet_short
+        } else if now < self.late {
+            self.config.quiet_long
+        } else {
+            self.config.quiet_late
         }
     }
 
@@ -169,8 +192,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(4);
     const CONFIG: DrainConfig = DrainConfig {
-        quiet_h1: Duration::from_millis(5),
-        quiet_h2: Duration::from_millis(50),
+        quiet_short: Duration::from_millis(5),
+        quiet_long: Duration::from_millis(200),
+        quiet_late: Duration::from_millis(50),
+        one_write: 4096,
+        long_silent: 4,
         hold: Duration::from_millis(300),
         pause: Duration::from_millis(100),
         tail: 1000,
@@ -207,6 +233,8 @@ mod tests {
         fn answered(&self, at: Duration) -> View {
             View {
                 last: Some((Side::Server, self.began + at)),
+                asked_at: self.began,
+                answer: 10,
                 held: 10,
                 owed: false,
                 at_boundary: true,
@@ -235,11 +263,45 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_with_streams_or_unknown_needs_the_longer_silence() {
+    fn a_long_answer_and_a_protocol_with_streams_or_unknown_need_the_longer_silence() {
+        let answered = Bench::new(CONFIG).answered(MS);
+        for view in [View { h1: false, ..answered }, View { answer: 4097, ..answered }] {
+            let mut bench = Bench::new(CONFIG);
+            let view = View { last: Some((Side::Server, bench.began + MS)), ..view };
+            assert_eq!(bench.at(6 * MS, view), bench.hold_until(201 * MS));
+            assert_eq!(bench.at(201 * MS, view), Action::Cut(Cut::Held));
+        }
+    }
+
+    #[test]
+    fn shortly_before_the_limit_the_longer_silence_is_less_long() {
+        let (mut bench, late) = (Bench::new(CONFIG), LIMIT * 3 / 4);
+        let view = View { h1: false, ..bench.answered(late) };
+        assert_eq!(bench.at(late, view), bench.hold_until(late + 50 * MS));
+        assert_eq!(bench.at(late + 50 * MS, view), Action::Cut(Cut::Held));
+    }
+
+    #[test]
+    fn a_client_that_was_silent_for_long_is_cut_in_the_next_silence() {
         let mut bench = Bench::new(CONFIG);
-        let view = View { h1: false, ..bench.answered(MS) };
-        assert_eq!(bench.at(6 * MS, view), bench.hold_until(51 * MS));
-        assert_eq!(bench.at(51 * MS, view), Action::Cut(Cut::Held));
+        let watch = View { h1: false, asked_at: bench.began - LIMIT * 4 - MS, ..bench.answered(MS) };
+        assert_eq!(bench.at(MS, watch), bench.hold_until(6 * MS));
+        assert_eq!(bench.at(6 * MS, watch), Action::Cut(Cut::Held));
+
+        let reserve = View { held: 0, last: Some((Side::Server, watch.asked_at)), ..watch };
+        assert_eq!(Bench::new(CONFIG).at(MS, reserve), Action::Cut(Cut::Idle));
+        let mut bench = Bench::new(CONFIG);
+        let spoke_again = View { asked_at: bench.began, ..reserve };
+        assert_eq!(bench.at(MS, spoke_again), bench.hold_until(LIMIT / 2));
+    }
+
+    #[test]
+    fn a_client_that_waits_for_an_answer_is_waited_for_however_long_ago_it_asked() {
+        let mut bench = Bench::new(CONFIG);
+        let asked = bench.began - LIMIT * 10;
+        let waits =
+            View { last: Some((Side::Client, asked)), asked_at: asked, held: 0, ..bench.answered(MS) };
+        assert_eq!(bench.at(MS, waits), bench.hold_until(LIMIT));
     }
 
     #[test]

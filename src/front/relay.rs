@@ -1,6 +1,6 @@
-//! One connection, client to server and back, in one task: so that "look into the queues, decide, send the FIN" has no hole
-//! in which a byte could pass. [`Connection::pump`] moves bytes and keeps the rules; [`relay`] is its loop around real
-//! sockets. Called by the session task for every accepted client.
+//! One connection, client to server and back, both directions in one hand: so that "look into the queues, decide, send the
+//! FIN" has no hole in which a byte could pass. [`Connection::pump`] moves bytes and keeps the rules. Called by the worker
+//! that owns the connection, whenever a socket or a moment may have changed something.
 //!
 //! Half-closes are passed on. A connection whose both directions are open never idles out. No socket is closed while it has
 //! unread bytes, unless its peer goes on sending for longer than the linger after our FIN.
@@ -12,14 +12,8 @@ use super::pace::Pace;
 use super::slots::{Order, Traffic};
 use super::tls::{ClientStream, Records};
 use super::wire::Wire;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +32,15 @@ pub(super) enum Ending {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pumped {
     Ended(Ending),
-    /// Nothing to do until a wire wakes the task or the moment given has come.
+    /// Nothing to do until a wire has changed or the moment given has come.
     Wait(Option<Instant>),
+    /// There is more to move, after the others had their turn.
+    Again,
 }
+
+/// Chunks a connection may move in one turn. Half a mebibyte each way: a large answer goes in few turns, and whoever has a
+/// small one waits a fraction of a millisecond.
+const TURN: usize = 16;
 
 /// A client and a server that were joined, and everything known about their bytes.
 #[derive(Debug)]
@@ -52,6 +52,9 @@ pub(super) struct Connection<W> {
     asked: ClientStream,
     answered: Records,
     last: Option<(Side, Instant)>,
+    /// When the client's last byte came, else the start; and the server's bytes since then.
+    asked_at: Instant,
+    answer: u64,
     /// The last byte or FIN, else the start.
     active_at: Instant,
     drain: Option<(HoldBack, Arc<Pace>)>,
@@ -86,6 +89,8 @@ impl<W: Wire> Connection<W> {
             client,
             server,
             last: (!early.is_empty()).then_some((Side::Client, now)),
+            asked_at: now,
+            answer: 0,
             up: Flow::starting_with(early),
             down: Flow::default(),
             asked,
@@ -102,23 +107,40 @@ impl<W: Wire> Connection<W> {
     /// Begins to drain. A second order changes nothing: the first one's limit holds.
     pub(super) fn drain(&mut self, order: &Order, now: Instant) {
         if self.drain.is_none() {
-            let hold_back = HoldBack::new(self.config.drain, now, order.limit);
+            let config = self.config.drain.of_slot(order.usual_answer, order.limit);
+            let hold_back = HoldBack::new(config, now, order.limit);
             self.drain = Some((hold_back, Arc::clone(&order.pace)));
         }
     }
 
-    pub(super) fn pump(&mut self, cx: &mut Context<'_>, now: Instant) -> Pumped {
+    /// Whether its moments matter to the millisecond.
+    pub(super) fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    pub(super) fn wire(&mut self, side: Side) -> &mut W {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    pub(super) fn pump(&mut self, now: Instant) -> Pumped {
+        let mut left = TURN;
         let next = loop {
             let next = self.decide(now);
             // The client first: at a cut the answer and its FIN leave before anything else happens.
-            let down = self.shift_down(cx, now);
-            let up = self.shift_up(cx, now);
-            if !(down || up) {
+            let down = self.shift_down(now);
+            let up = self.shift_up(now);
+            if !(down || up) || self.is_over(now) {
                 break next;
             }
+            left -= 1;
+            if left == 0 {
+                return Pumped::Again;
+            }
         };
-        let over = self.up.over() && self.down.over();
-        if !over && self.close_by.is_none_or(|close_by| now < close_by) {
+        if !self.is_over(now) {
             return Pumped::Wait(next.into_iter().chain(self.close_by).min());
         }
         Pumped::Ended(match self.ending {
@@ -128,6 +150,10 @@ impl<W: Wire> Connection<W> {
             }
             ending => ending.unwrap_or(Ending::Itself),
         })
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.up.over() && self.down.over() || self.close_by.is_some_and(|close_by| now >= close_by)
     }
 
     /// Applies the rules of the moment; returns when they must be asked again at the latest.
@@ -160,6 +186,8 @@ impl<W: Wire> Connection<W> {
     fn step_drain(&mut self, now: Instant) -> Option<Instant> {
         let view = View {
             last: self.last,
+            asked_at: self.asked_at,
+            answer: self.answer,
             held: self.down.waiting(),
             owed: self.up.waiting() > 0,
             at_boundary: self.asked.at_boundary() && self.answered.at_boundary(),
@@ -198,13 +226,14 @@ impl<W: Wire> Connection<W> {
         self.close_by = Some(by + self.config.linger);
     }
 
-    fn shift_up(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Self { client, server, up, asked, traffic, last, ending, .. } = self;
-        let shifted = up.shift(client, server, cx, |bytes| match ending {
+    fn shift_up(&mut self, now: Instant) -> bool {
+        let Self { client, server, up, asked, asked_at, answer, traffic, last, ending, .. } = self;
+        let shifted = up.shift(client, server, |bytes| match ending {
             None => {
                 asked.pass(bytes);
                 traffic.count(Side::Client, bytes.len());
                 *last = Some((Side::Client, now));
+                (*asked_at, *answer) = (now, 0);
             }
             Some(Ending::Drained { raced, .. }) => *raced |= asked.pass_late(bytes),
             Some(_) => (),
@@ -215,13 +244,17 @@ impl<W: Wire> Connection<W> {
         self.touch(shifted.progress, now)
     }
 
-    fn shift_down(&mut self, cx: &mut Context<'_>, now: Instant) -> bool {
-        let Self { client, server, down, asked, answered, traffic, last, ending, .. } = self;
-        let shifted = down.shift(server, client, cx, |bytes| {
+    fn shift_down(&mut self, now: Instant) -> bool {
+        let Self { client, server, down, asked, answered, answer, traffic, last, ending, .. } = self;
+        let shifted = down.shift(server, client, |bytes| {
             if ending.is_none() {
+                if let Some((Side::Client, asked_at)) = *last {
+                    traffic.answered_after(now - asked_at);
+                }
                 answered.pass(bytes);
                 asked.end_turn();
                 traffic.count(Side::Server, bytes.len());
+                *answer += bytes.len() as u64;
                 *last = Some((Side::Server, now));
             }
         });
@@ -236,46 +269,5 @@ impl<W: Wire> Connection<W> {
             self.active_at = now;
         }
         progress
-    }
-}
-
-/// Runs a connection to its end. Dropped midway, it closes both sockets.
-pub(super) async fn relay(
-    mut connection: Connection<TcpStream>,
-    orders: &mut watch::Receiver<Option<Order>>,
-) -> Ending {
-    const NEVER: Duration = Duration::from_hours(24 * 365);
-    let mut alarm = pin!(sleep_until(Instant::now() + NEVER));
-    loop {
-        tokio::select! {
-            biased;
-            // Cancel-safe: an order that is not taken now is still marked unseen.
-            Ok(()) = orders.changed() => {
-                if let Some(order) = orders.borrow_and_update().as_ref() {
-                    connection.drain(order, Instant::now());
-                }
-            }
-            // Cancel-safe: all progress is in `connection`.
-            ending = poll_fn(|cx| poll_connection(&mut connection, alarm.as_mut(), cx)) => return ending,
-        }
-    }
-}
-
-fn poll_connection(
-    connection: &mut Connection<TcpStream>,
-    mut alarm: Pin<&mut Sleep>,
-    cx: &mut Context<'_>,
-) -> Poll<Ending> {
-    loop {
-        match connection.pump(cx, Instant::now()) {
-            Pumped::Ended(ending) => return Poll::Ready(ending),
-            Pumped::Wait(None) => return Poll::Pending,
-            Pumped::Wait(Some(until)) => {
-                alarm.as_mut().reset(until);
-                if alarm.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-            }
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! What the front's tasks and its handle share: the target, the slots, the counters.
 
 use super::config::FrontConfig;
+use super::peers::Peers;
+use super::refusals::Refusals;
 use super::slots::{Member, Slot};
 use berth_actors::identity::SlotName;
-use berth_actors::status::{FrontStatus, FrontTarget};
+use berth_actors::status::{FrontLimits, FrontStatus, FrontTarget};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
 /// Where new connections go.
@@ -18,7 +19,8 @@ pub(super) struct Shared {
     target: watch::Sender<Target>,
     /// Clients that wait for a target now.
     pub parked: watch::Sender<u64>,
-    pub refused: AtomicU64,
+    pub peers: Arc<Peers>,
+    pub refusals: Refusals,
     a: Arc<Slot>,
     b: Arc<Slot>,
 }
@@ -26,10 +28,11 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(config: FrontConfig) -> Arc<Self> {
         Arc::new(Self {
+            peers: Peers::new(config.max_per_peer),
             config: Arc::new(config),
             target: watch::Sender::new(None),
             parked: watch::Sender::new(0),
-            refused: AtomicU64::new(0),
+            refusals: Refusals::new(),
             a: Slot::new(SlotName::A),
             b: Slot::new(SlotName::B),
         })
@@ -46,6 +49,10 @@ impl Shared {
         self.target.send_replace(target);
     }
 
+    pub(super) fn target(&self) -> Target {
+        *self.target.borrow()
+    }
+
     pub(super) fn targets(&self) -> watch::Receiver<Target> {
         self.target.subscribe()
     }
@@ -58,11 +65,21 @@ impl Shared {
     }
 
     pub(super) fn status(&self, listen: SocketAddr) -> FrontStatus {
+        let (refused_by, left) = self.refusals.so_far();
+        let FrontConfig { max_connections, max_per_peer, max_parked, .. } = *self.config;
         FrontStatus {
             listen: Some(listen),
             target: self.target.borrow().map(|(slot, address)| FrontTarget { slot, address }),
+            open: self.peers.open() as u64,
             parked: *self.parked.borrow(),
-            refused: self.refused.load(Ordering::Relaxed),
+            refused: refused_by.total(),
+            refused_by,
+            left,
+            limits: FrontLimits {
+                connections: max_connections as u64,
+                per_peer: max_per_peer as u64,
+                parked: max_parked as u64,
+            },
             per_slot: vec![self.a.status(), self.b.status()],
         }
     }

@@ -1,12 +1,13 @@
-//! Finds a server for a client: dials the target of the moment before a byte is relayed, dials again when it refuses or has
-//! changed, parks the client while there is none. Never gives a client to a slot that was replaced while it was dialled.
+//! Finds a server for a client that [`super::dial`] found none for: dials the target of the moment before a byte is relayed,
+//! dials again when it refuses or has changed, parks the client while there is none. Never gives a client to a slot that was
+//! replaced while it was dialled.
 
 use super::shared::{Shared, Target};
 use super::slots::Member;
-use super::wire;
 use berth_actors::identity::SlotName;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -30,6 +31,8 @@ pub(super) struct Found {
 pub(super) enum Unserved {
     #[error("no slot accepted the connection within {} s", .0.as_secs())]
     ParkedTooLong(Duration),
+    #[error("no slot serves, and {0} clients wait already")]
+    ParkedCap(usize),
     #[error("the client left while it was parked")]
     ClientLeft,
 }
@@ -58,7 +61,10 @@ pub(super) async fn find(client: &TcpStream, shared: &Shared) -> Result<Found, U
                 }
             },
         };
-        parked.get_or_insert_with(|| Parked::new(&shared.parked));
+        if parked.is_none() {
+            let place = Parked::new(&shared.parked, config.max_parked);
+            parked = Some(place.ok_or(Unserved::ParkedCap(config.max_parked))?);
+        }
         let again = async {
             match retry {
                 Some(pause) => sleep(pause).await,
@@ -102,12 +108,14 @@ async fn dial(
 
 async fn connect(address: SocketAddr, shared: &Shared) -> io::Result<TcpStream> {
     let server = TcpStream::connect(address).await?;
+    if server.as_raw_fd() >= shared.config.descriptor_line {
+        return Err(rustix::io::Errno::MFILE.into());
+    }
     // The slot's port may lie in the ephemeral range: with nobody listening there the kernel can choose that very port for
     // our side and join the socket to itself.
     if server.local_addr()? == server.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    wire::tune(&server, shared.config.keepalive)?;
     Ok(server)
 }
 
@@ -132,9 +140,14 @@ async fn left(client: &TcpStream, early: &mut Vec<u8>) {
 struct Parked<'a>(&'a watch::Sender<u64>);
 
 impl<'a> Parked<'a> {
-    fn new(count: &'a watch::Sender<u64>) -> Self {
-        count.send_modify(|count| *count += 1);
-        Self(count)
+    /// `None`: as many as may wait do.
+    fn new(count: &'a watch::Sender<u64>, most: usize) -> Option<Self> {
+        let has_room = count.send_if_modified(|count| {
+            let has_room = *count < most as u64;
+            *count += u64::from(has_room);
+            has_room
+        });
+        has_room.then(|| Self(count))
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
+use tokio_util::sync::CancellationToken;
 
 const DATABASE: &str = "kine";
 const ROLE: &str = "postgres";
@@ -42,6 +43,7 @@ pub(super) struct InDatabase {
 pub(super) struct Session {
     client: Client,
     connection: AbortHandle,
+    ended: CancellationToken,
     socket_dir: String,
 }
 
@@ -59,8 +61,14 @@ impl Session {
         config.host_path(socket_dir).user(ROLE).dbname(DATABASE).application_name(holder);
         let (client, connection) =
             config.connect(NoTls).await.map_err(|e| failed("reached", &socket_dir_text, &e))?;
+        let ended = CancellationToken::new();
+        let tell = ended.clone().drop_guard();
+        let connection = async move {
+            let _tells_however_it_ends = tell;
+            connection.await
+        };
         let connection = tokio::spawn(connection).abort_handle();
-        let session = Self { client, connection, socket_dir: socket_dir_text };
+        let session = Self { client, connection, ended, socket_dir: socket_dir_text };
         session.lock(uid).await?;
         Ok(session)
     }
@@ -68,6 +76,11 @@ impl Session {
     /// False once the connection was lost, and the lock with it.
     pub(super) fn is_open(&self) -> bool {
         !self.client.is_closed()
+    }
+
+    /// Cancelled once the connection was lost.
+    pub(super) fn ended(&self) -> CancellationToken {
+        self.ended.clone()
     }
 
     async fn lock(&self, uid: &str) -> Result<(), DatabaseError> {
@@ -126,12 +139,24 @@ impl Session {
 
     /// Inserts the row unless there is one; the next look tells whose it is.
     pub(super) async fn claim(&self, record: &Record) -> Result<(), DatabaseError> {
+        self.make_place().await?;
+        let insert = "INSERT INTO berth.identity (record) VALUES ($1::text::jsonb) ON CONFLICT DO NOTHING";
+        self.write(insert, record).await
+    }
+
+    /// The row, whether there is one or not. Nobody changes it meanwhile: this session has the lock.
+    pub(super) async fn adopt(&self, record: &Record) -> Result<(), DatabaseError> {
+        self.make_place().await?;
+        let replace = "INSERT INTO berth.identity (record) VALUES ($1::text::jsonb) \
+                       ON CONFLICT (only_row) DO UPDATE SET record = excluded.record";
+        self.write(replace, record).await
+    }
+
+    async fn make_place(&self) -> Result<(), DatabaseError> {
         let create = "CREATE SCHEMA IF NOT EXISTS berth; \
                       CREATE TABLE IF NOT EXISTS berth.identity ( \
                           only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), record jsonb NOT NULL)";
-        self.client.batch_execute(create).await.map_err(|e| self.failed("prepared", &e))?;
-        let insert = "INSERT INTO berth.identity (record) VALUES ($1::text::jsonb) ON CONFLICT DO NOTHING";
-        self.write(insert, record).await
+        self.client.batch_execute(create).await.map_err(|e| self.failed("prepared", &e))
     }
 
     pub(super) async fn settle(&self, record: &Record) -> Result<(), DatabaseError> {

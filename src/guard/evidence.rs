@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
-const MACHINE_ID: &str = "/etc/machine-id";
-
 /// What can be measured here and now, to be compared with what the records say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
@@ -69,7 +67,7 @@ pub(super) fn identity_file(data_dir: &Path) -> PathBuf {
 }
 
 /// Blocking.
-pub(super) fn on_disk(data_dir: &Path) -> Result<OnDisk, EvidenceError> {
+pub(super) fn on_disk(data_dir: &Path, machine_id: &Path) -> Result<OnDisk, EvidenceError> {
     let failed = |source| EvidenceError::DataDir { path: data_dir.to_owned(), source };
     let real = fs::canonicalize(data_dir).map_err(failed)?;
     let data_dir_inode = fs::metadata(&real).map_err(failed)?.ino();
@@ -78,7 +76,7 @@ pub(super) fn on_disk(data_dir: &Path) -> Result<OnDisk, EvidenceError> {
         None => None,
         Some(bytes) => Some(parse(&bytes, &path)?),
     };
-    let machine_id = read_optional(Path::new(MACHINE_ID))?
+    let machine_id = read_optional(machine_id)?
         .map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
         // systemd writes this word before the first boot is complete.
         .filter(|id| !id.is_empty() && id != "uninitialized");
@@ -107,13 +105,17 @@ fn authorities(data_dir: &Path) -> Result<BTreeMap<String, String>, EvidenceErro
 mod tests {
     use super::*;
 
+    fn look(data_dir: &Path) -> Result<OnDisk, EvidenceError> {
+        on_disk(data_dir, &data_dir.join("no-machine-id"))
+    }
+
     #[test]
     fn a_torn_identity_file_is_an_error_and_never_absent() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(on_disk(dir.path()).unwrap().file, None);
+        assert_eq!(look(dir.path()).unwrap().file, None);
         for torn in ["", "{", "{\"cluster\":\"demo\"}", "[]"] {
             crate::files::write_atomic(&identity_file(dir.path()), torn.as_bytes(), None).unwrap();
-            let error = on_disk(dir.path()).unwrap_err().to_string();
+            let error = look(dir.path()).unwrap_err().to_string();
             assert!(error.contains("identity.json"), "{error}");
         }
     }
@@ -130,10 +132,10 @@ mod tests {
                 .unwrap();
         };
         write(&record);
-        assert_eq!(on_disk(dir.path()).unwrap().file.unwrap().owner.cluster, "demo");
+        assert_eq!(look(dir.path()).unwrap().file.unwrap().owner.cluster, "demo");
         record["fencing"] = 7.into();
         write(&record);
-        assert!(on_disk(dir.path()).unwrap_err().to_string().contains("fencing"));
+        assert!(look(dir.path()).unwrap_err().to_string().contains("fencing"));
     }
 
     #[test]
@@ -141,7 +143,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("pki")).unwrap();
         crate::files::write_atomic(&dir.path().join("pki/client-ca.crt"), b"nonsense", None).unwrap();
-        let error = on_disk(dir.path()).unwrap_err().to_string();
+        let error = look(dir.path()).unwrap_err().to_string();
         assert!(error.ends_with("client-ca.crt is not a PEM certificate"), "{error}");
     }
 }

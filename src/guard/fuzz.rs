@@ -1,9 +1,11 @@
 //! A tenant's claim on its data under any bytes, as the file and as the row, and what the verdict makes of both.
 
 use super::evidence::{self, Evidence, Facts};
+use super::plan::plan;
 use super::verdict::{Verdict, verdict};
 use super::{database, identity as claims};
 use crate::fuzzing::{assert_one_line, assert_refused_by_name, text};
+use berth_actors::data_adoption::AdoptionPlan;
 use std::path::Path;
 
 /// The first line is the file, the rest is the row.
@@ -51,5 +53,9 @@ fn judged(evidence: &Evidence) {
             assert!(settled(&evidence.file) && settled(&evidence.row));
         }
         _ => {}
+    }
+    if let Ok(planned) = plan(evidence, &[]) {
+        let AdoptionPlan { differs, changes, beware, .. } = planned.plan;
+        differs.iter().chain(&changes).chain(&beware).for_each(|line| assert_one_line(line));
     }
 }

@@ -20,10 +20,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// One check, lock wait included. A postgres that serves answers in milliseconds; one in recovery refuses at once.
-const CHECK_DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const CHECK_DEADLINE: Duration = Duration::from_secs(15);
 /// A first boot takes three steps; one more would mean that a step did not hold.
 const MOST_STEPS: usize = 4;
-const WAY_OUT: &str = "see docs/operations.md, identity guard";
 
 /// Whose datastore is guarded, and where it is.
 #[derive(Debug, Clone)]
@@ -35,7 +34,12 @@ pub struct GuardConfig {
     pub socket_dir: PathBuf,
     /// Who owns the files when the daemon is root.
     pub user: Option<User>,
+    /// Where this machine's id is: [`MACHINE_ID`].
+    pub machine_id: PathBuf,
 }
+
+/// systemd's machine-id(5): one installation, one id; a copied disk image keeps it, hence the inode beside it.
+pub const MACHINE_ID: &str = "/etc/machine-id";
 
 /// Lives as long as its group: dropping it gives the lock up.
 pub struct IdentityGuard {
@@ -55,13 +59,17 @@ impl std::fmt::Debug for IdentityGuard {
 impl Guard for IdentityGuard {
     /// Cancel-safe: each step is durable by itself, and the next check goes on from what it finds.
     async fn check(&self, note: &WaitNote) -> Result<(), PrepareError> {
-        tokio::time::timeout(CHECK_DEADLINE, self.check_within_deadline(note)).await.unwrap_or_else(|_| {
-            Err(self.retry(format_args!(
-                "the tenant database in {} gave no answer within {} s",
-                self.config.socket_dir.display(),
-                CHECK_DEADLINE.as_secs()
-            )))
-        })
+        tokio::time::timeout(CHECK_DEADLINE, self.check_within_deadline(note))
+            .await
+            .unwrap_or_else(|_| Err(self.retry(self.no_answer())))
+    }
+
+    /// The lock goes with its session: when the database ends, or that one connection.
+    async fn lost(&self) {
+        let ended = self.session.lock().await.as_ref().map(Session::ended);
+        if let Some(ended) = ended {
+            ended.cancelled().await;
+        }
     }
 }
 
@@ -78,15 +86,19 @@ impl IdentityGuard {
         let mut held = self.session.lock().await;
         let session = match held.take().filter(Session::is_open) {
             Some(session) => session,
-            None => self.open().await?,
+            None => self.open().await.map_err(|error| self.database(error))?,
         };
         note.say("the identity guard's verdict");
+        self.finish(&session).await?;
+        *held = Some(session);
+        Ok(())
+    }
+
+    /// One durable step after the other, until the records agree.
+    pub(super) async fn finish(&self, session: &Session) -> Result<(), PrepareError> {
         for _ in 0..=MOST_STEPS {
-            match verdict(&self.evidence(&session).await?) {
-                Verdict::Pass => {
-                    *held = Some(session);
-                    return Ok(());
-                }
+            match verdict(&self.evidence(session).await?) {
+                Verdict::Pass => return Ok(()),
                 Verdict::Claim(record) => {
                     session.claim(&record).await.map_err(|e| self.database(e))?;
                     fault::point("identity-claimed");
@@ -97,30 +109,31 @@ impl IdentityGuard {
                     fault::point("identity-settled");
                     self.write_file(record).await?;
                 }
-                Verdict::Refuse(refusal) => return Err(self.refused(refusal)),
+                Verdict::Refuse(refusal) => {
+                    let shows = format!("berth cluster adopt {} shows all that differs", self.cluster());
+                    return Err(self.refused(format_args!("{refusal}; {shows}")));
+                }
             }
         }
         Err(self.retry("the identity records change while they are being written"))
     }
 
-    async fn open(&self) -> Result<Session, PrepareError> {
-        let GuardConfig { owner, data_dir, socket_dir, .. } = &self.config;
-        // postgres keeps 63 bytes of an application name; the pid comes first for that.
-        let holder = format!("berth pid {} guard {} {}", std::process::id(), self.number, data_dir.display());
-        let holder: String = holder.chars().filter(char::is_ascii).take(63).collect();
-        Session::open(socket_dir, &owner.uid, &holder).await.map_err(|error| match error {
-            // Given up in a stall, and not yet ended by the server.
-            DatabaseError::Held(by) if by.contains(&holder) => {
-                self.retry(format_args!("the last session of this guard still holds its lock ({by})"))
-            }
-            other => self.database(other),
-        })
+    /// With the lock.
+    pub(super) async fn open(&self) -> Result<Session, DatabaseError> {
+        Session::open(&self.config.socket_dir, &self.config.owner.uid, &self.holder()).await
     }
 
-    async fn evidence(&self, session: &Session) -> Result<Evidence, PrepareError> {
-        let data_dir = self.config.data_dir.clone();
+    /// What others are told while the lock is held. postgres keeps 63 bytes of an application name; the pid comes first for that.
+    fn holder(&self) -> String {
+        let data_dir = self.config.data_dir.display();
+        let holder = format!("berth pid {} guard {} {data_dir}", std::process::id(), self.number);
+        holder.chars().filter(char::is_ascii).take(63).collect()
+    }
+
+    pub(super) async fn evidence(&self, session: &Session) -> Result<Evidence, PrepareError> {
+        let (data_dir, machine_id) = (self.config.data_dir.clone(), self.config.machine_id.clone());
         let OnDisk { file, authorities, data_dir, data_dir_inode, machine_id } =
-            self.blocking(move || on_disk(&data_dir)).await?;
+            self.blocking(move || on_disk(&data_dir, &machine_id)).await?;
         let InDatabase { row, has_keys, system_identifier } =
             session.gather().await.map_err(|e| self.database(e))?;
         let facts = Facts { system_identifier, authorities, data_dir, data_dir_inode, machine_id };
@@ -144,22 +157,37 @@ impl IdentityGuard {
 
     fn database(&self, error: DatabaseError) -> PrepareError {
         match error {
+            // Given up in a stall, and not yet ended by the server.
+            DatabaseError::Held(by) if by.contains(&self.holder()) => {
+                self.retry(format_args!("the last session of this guard still holds its lock ({by})"))
+            }
             DatabaseError::Held(by) => {
-                self.refused(format_args!("DatabaseInUse: another guard runs {}, {by}", self.config.owner))
+                let owner = &self.config.owner;
+                let way_out = format!("stop that one, then berth cluster retry {}", owner.cluster);
+                self.refused(format_args!("DatabaseInUse: another guard runs {owner}, {by}; {way_out}"))
             }
             other => self.retry(other),
         }
     }
 
+    pub(super) fn cluster(&self) -> &str {
+        &self.config.owner.cluster
+    }
+
+    pub(super) fn no_answer(&self) -> String {
+        let (socket_dir, within) = (self.config.socket_dir.display(), CHECK_DEADLINE.as_secs());
+        format!("the tenant database in {socket_dir} gave no answer within {within} s")
+    }
+
     fn refused(&self, refusal: impl std::fmt::Display) -> PrepareError {
         PrepareError::Refused(format!(
-            "cluster {}: identity guard refused the start in {}: {refusal}; {WAY_OUT}",
-            self.config.owner.cluster,
+            "cluster {}: identity guard refused the start in {}: {refusal}; see docs/operations.md, identity guard",
+            self.cluster(),
             self.config.data_dir.display()
         ))
     }
 
     fn retry(&self, reason: impl std::fmt::Display) -> PrepareError {
-        PrepareError::Retry(format!("cluster {}: identity guard: {reason}", self.config.owner.cluster))
+        PrepareError::Retry(format!("cluster {}: identity guard: {reason}", self.cluster()))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,12 +23,14 @@ impl fmt::Display for Owner {
     }
 }
 
-/// How far a first boot came. Order: row `claimed`, file `created`, row `settled`, file `settled`.
+/// How far a first boot, or an adoption, came. Order: row `claimed` (or `adopted`), file `created`, row `settled`, file `settled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Only in the row: no file may exist yet.
     Claimed,
+    /// Only in the row: an operator has overridden a refusal, and the file is to follow.
+    Adopted,
     /// Only in the file: the row was there when it was written.
     Created,
     /// Both were written. From here on a missing one is a loss, not a crash in between.
@@ -50,9 +53,18 @@ pub struct Record {
     pub data_dir_inode: u64,
     /// `None` where the host has none; then nothing is concluded from it.
     pub machine_id: Option<String>,
+    /// Of an `adopted` row: the fingerprint of the file it overrides; `None` where there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
 }
 
 impl Record {
+    /// SHA-256 over all of it.
+    pub fn fingerprint(&self) -> String {
+        // A record is plain data and always has a JSON.
+        hex::encode(Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+    }
+
     /// A record as it was written, from the file or from the row; the error is the reason. It goes into refusals whole, so
     /// one that Berth cannot have written, because it would break their line, is none.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
@@ -64,10 +76,13 @@ impl Record {
     }
 
     fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        let Self { owner, system_identifier, authorities, data_dir, machine_id, .. } = self;
+        let Self { owner, system_identifier, authorities, data_dir, machine_id, replaces, .. } = self;
         let named = authorities.iter().flat_map(|(name, fingerprint)| [name, fingerprint]);
-        let texts =
-            [&owner.cluster, &owner.uid, system_identifier].into_iter().chain(named).chain(machine_id);
+        let texts = [&owner.cluster, &owner.uid, system_identifier]
+            .into_iter()
+            .chain(named)
+            .chain(machine_id)
+            .chain(replaces);
         texts.map(|text| text.as_str().into()).chain([data_dir.to_string_lossy()])
     }
 }

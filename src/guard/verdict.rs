@@ -9,11 +9,13 @@
 //! -     yes                 any     refuse     DataDirNotOurs     (row `claimed` by us, no keys: WriteFile)
 //! yes   yes, another owner  any     refuse     IdentityMismatch
 //! yes   yes, same owner     any     facts compared: ClonedDatabase, CaMismatch, CopiedDataDir; else Settle or Pass
+//! as it was when the row was adopted  any   WriteFile: an adoption that was cut short is finished
 //! ```
 //! The daemon's own record of the tenant is a third witness: a file or row of anyone else never passes.
 
 use super::evidence::{Evidence, Facts};
 use super::identity::{Owner, Phase, Record};
+use std::cmp::Ordering;
 use std::path::PathBuf;
 
 /// What to do next. Everything but `Pass` and `Refuse` is one durable step, after which the evidence is gathered anew.
@@ -71,11 +73,14 @@ pub enum Refusal {
     OlderDataDir { owner: Owner, file: u64, row: u64 },
 }
 
-const FIRST_EPOCH: u64 = 1;
+pub(super) const FIRST_EPOCH: u64 = 1;
 
 /// The table above.
 pub fn verdict(evidence: &Evidence) -> Verdict {
     let Evidence { expected: ours, file, row, has_keys, facts } = evidence;
+    if let Some(file) = unfinished_adoption(evidence) {
+        return Verdict::WriteFile(file);
+    }
     match (file, row) {
         (None, None) if !has_keys => Verdict::Claim(claim(ours, FIRST_EPOCH, facts)),
         (None, None) => Verdict::Refuse(Refusal::UnclaimedDatastore { ours: ours.clone() }),
@@ -91,6 +96,15 @@ pub fn verdict(evidence: &Evidence) -> Verdict {
         }
         (Some(file), Some(row)) => both(ours, file, row, facts),
     }
+}
+
+/// The file that is to follow an adopted row: nothing has changed since an operator agreed to it.
+fn unfinished_adoption(evidence: &Evidence) -> Option<Record> {
+    let Evidence { expected: ours, file, row, facts, .. } = evidence;
+    let row = row.as_ref().filter(|row| row.phase == Phase::Adopted && row.owner == *ours)?;
+    let is_as_agreed =
+        file.as_ref().map(Record::fingerprint) == row.replaces && differs(row, facts).is_none();
+    is_as_agreed.then(|| Record { phase: Phase::Created, replaces: None, ..row.clone() })
 }
 
 fn without_row(evidence: &Evidence, file: &Record) -> Verdict {
@@ -123,22 +137,8 @@ fn both(ours: &Owner, file: &Record, row: &Record, facts: &Facts) -> Verdict {
     if let Some(refusal) = differs(row, facts).or_else(|| differs(file, facts)) {
         return Verdict::Refuse(refusal);
     }
-    match file.epoch.cmp(&row.epoch) {
-        std::cmp::Ordering::Less => {
-            return Verdict::Refuse(Refusal::OlderDataDir {
-                owner: ours.clone(),
-                file: file.epoch,
-                row: row.epoch,
-            });
-        }
-        std::cmp::Ordering::Greater => {
-            return Verdict::Refuse(Refusal::OlderDatabase {
-                owner: ours.clone(),
-                file: file.epoch,
-                row: row.epoch,
-            });
-        }
-        std::cmp::Ordering::Equal => {}
+    if let Some(refusal) = older(file, row) {
+        return Verdict::Refuse(refusal);
     }
     // A machine id that cannot be read today stays on record.
     let machine_id = facts.machine_id.as_ref().or(row.machine_id.as_ref()).or(file.machine_id.as_ref());
@@ -147,7 +147,17 @@ fn both(ours: &Owner, file: &Record, row: &Record, facts: &Facts) -> Verdict {
     if *file == settled && *row == settled { Verdict::Pass } else { Verdict::Settle(settled) }
 }
 
-fn claim(owner: &Owner, epoch: u64, facts: &Facts) -> Record {
+/// Which half is the older copy, if one is.
+pub(super) fn older(file: &Record, row: &Record) -> Option<Refusal> {
+    let (owner, file, row) = (file.owner.clone(), file.epoch, row.epoch);
+    match file.cmp(&row) {
+        Ordering::Less => Some(Refusal::OlderDataDir { owner, file, row }),
+        Ordering::Greater => Some(Refusal::OlderDatabase { owner, file, row }),
+        Ordering::Equal => None,
+    }
+}
+
+pub(super) fn claim(owner: &Owner, epoch: u64, facts: &Facts) -> Record {
     Record {
         owner: owner.clone(),
         epoch,
@@ -157,14 +167,20 @@ fn claim(owner: &Owner, epoch: u64, facts: &Facts) -> Record {
         data_dir: facts.data_dir.clone(),
         data_dir_inode: facts.data_dir_inode,
         machine_id: facts.machine_id.clone(),
+        replaces: None,
     }
 }
 
-/// The first fact that contradicts `record`. A CA or machine id it does not name yet contradicts nothing.
 fn differs(record: &Record, facts: &Facts) -> Option<Refusal> {
+    differences(record, facts).into_iter().next()
+}
+
+/// The facts that contradict `record`. A CA or machine id it does not name yet contradicts nothing.
+pub(super) fn differences(record: &Record, facts: &Facts) -> Vec<Refusal> {
     let owner = || record.owner.clone();
+    let mut found_other = Vec::new();
     if record.system_identifier != facts.system_identifier {
-        return Some(Refusal::ClonedDatabase {
+        found_other.push(Refusal::ClonedDatabase {
             owner: owner(),
             recorded: record.system_identifier.clone(),
             found: facts.system_identifier.clone(),
@@ -173,7 +189,7 @@ fn differs(record: &Record, facts: &Facts) -> Option<Refusal> {
     for (authority, recorded) in &record.authorities {
         let found = facts.authorities.get(authority);
         if found != Some(recorded) {
-            return Some(Refusal::CaMismatch {
+            found_other.push(Refusal::CaMismatch {
                 owner: owner(),
                 authority: authority.clone(),
                 recorded: recorded.clone(),
@@ -182,7 +198,7 @@ fn differs(record: &Record, facts: &Facts) -> Option<Refusal> {
         }
     }
     if record.data_dir != facts.data_dir || record.data_dir_inode != facts.data_dir_inode {
-        return Some(Refusal::CopiedDataDir {
+        found_other.push(Refusal::CopiedDataDir {
             owner: owner(),
             recorded: record.data_dir.clone(),
             recorded_inode: record.data_dir_inode,
@@ -190,12 +206,13 @@ fn differs(record: &Record, facts: &Facts) -> Option<Refusal> {
             found_inode: facts.data_dir_inode,
         });
     }
-    match (&record.machine_id, &facts.machine_id) {
-        (Some(recorded), Some(found)) if recorded != found => {
-            Some(Refusal::OtherMachine { owner: owner(), recorded: recorded.clone(), found: found.clone() })
-        }
-        _ => None,
+    if let (Some(recorded), Some(found)) = (&record.machine_id, &facts.machine_id)
+        && recorded != found
+    {
+        let (recorded, found) = (recorded.clone(), found.clone());
+        found_other.push(Refusal::OtherMachine { owner: owner(), recorded, found });
     }
+    found_other
 }
 
 #[cfg(test)]

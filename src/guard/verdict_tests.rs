@@ -159,22 +159,30 @@ fn any_facts() -> impl Strategy<Value = Facts> {
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
-    let phase = prop_oneof![Just(Phase::Claimed), Just(Phase::Created), Just(Phase::Settled)];
+    let phase =
+        prop_oneof![Just(Phase::Claimed), Just(Phase::Adopted), Just(Phase::Created), Just(Phase::Settled)];
     (any::<bool>(), 1..3u64, phase, any_facts()).prop_map(|(ours, epoch, phase, facts)| {
         let name = if ours { "demo" } else { "other" };
         Record { phase, ..claim(&owner(name), epoch, &facts) }
     })
 }
 
+/// Whether an operator agreed to what the row does to the file that is there.
+fn is_agreed(evidence: &Evidence) -> bool {
+    let replaced = evidence.file.as_ref().map(Record::fingerprint);
+    evidence.row.as_ref().is_some_and(|row| row.phase == Phase::Adopted && row.replaces == replaced)
+}
+
 fn any_evidence() -> impl Strategy<Value = Evidence> {
     let record = || proptest::option::of(any_record());
-    (record(), record(), any::<bool>(), any_facts()).prop_map(|(file, row, has_keys, facts)| Evidence {
-        expected: owner("demo"),
-        file,
-        row,
-        has_keys,
-        facts,
-    })
+    (record(), record(), any::<bool>(), any_facts(), any::<bool>()).prop_map(
+        |(file, mut row, has_keys, facts, agreed)| {
+            if let Some(row) = row.as_mut().filter(|row| agreed && row.phase == Phase::Adopted) {
+                row.replaces = file.as_ref().map(Record::fingerprint);
+            }
+            Evidence { expected: owner("demo"), file, row, has_keys, facts }
+        },
+    )
 }
 
 /// Carries the step out as the guard does, with no crash in between.
@@ -195,10 +203,13 @@ proptest! {
     fn nothing_foreign_is_ever_passed_or_written_over(evidence in any_evidence()) {
         let ours = |record: &Option<Record>| record.as_ref().is_none_or(|r| r.owner == evidence.expected);
         if !matches!(verdict(&evidence), Verdict::Refuse(_)) {
-            prop_assert!(ours(&evidence.file) && ours(&evidence.row));
-            // Keys are only ever entered with both records in hand.
-            prop_assert!(!evidence.has_keys || (evidence.file.is_some() && evidence.row.is_some()));
-            for record in evidence.file.iter().chain(&evidence.row) {
+            prop_assert!(ours(&evidence.row));
+            // Only where an operator agreed to exactly this does the file count for nothing.
+            let agreed = is_agreed(&evidence);
+            prop_assert!(agreed || ours(&evidence.file));
+            // Else keys are only ever entered with both records in hand.
+            prop_assert!(agreed || !evidence.has_keys || (evidence.file.is_some() && evidence.row.is_some()));
+            for record in evidence.file.iter().filter(|_| !agreed).chain(&evidence.row) {
                 prop_assert!(differs(record, &evidence.facts).is_none());
             }
         }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 /// The root workspace always has the namespace `default`.
-const CONFIG_MAPS: &str = "/clusters/root/api/v1/namespaces/default/configmaps";
+pub(super) const CONFIG_MAPS: &str = "/clusters/root/api/v1/namespaces/default/configmaps";
 
 #[derive(Debug, thiserror::Error)]
 #[error("the canary from {old} to {new} failed: {why}")]

@@ -5,11 +5,11 @@ use super::kubeconfig::{consumer, shard_admin_token};
 use super::readyz::Checks;
 use super::session::Status;
 use super::start_log::StartLog;
-use super::{api, journal, watch};
+use super::{api, history, journal, watch};
 use crate::fuzzing::{assert_one_line, assert_refused_by_name, text};
 use std::path::Path;
 
-/// The handover journal and the election record.
+/// The handover journal, the history, and the election record.
 pub fn kcp_state(bytes: &[u8]) {
     let path = Path::new("/state/kcp/handover.json");
     match journal::parse(bytes, path) {
@@ -19,6 +19,11 @@ pub fn kcp_state(bytes: &[u8]) {
         }
         Err(refusal) => assert_refused_by_name(&refusal, "handover.json"),
     }
+    let path = Path::new("/state/kcp/handovers.jsonl");
+    let history = history::parse(bytes, path);
+    history.unreadable.iter().for_each(|line| assert_refused_by_name(line, "handovers.jsonl"));
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    assert_eq!(history.records.len() + history.unreadable.len(), lines);
     let path = Path::new("/state/kcp/election.json");
     match Election::parse(bytes, path) {
         Ok(record) => {

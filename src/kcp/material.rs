@@ -9,6 +9,7 @@ use crate::kcp::kubeconfig::{self, KubeconfigProblem, Token};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::rustls::sign::{CertifiedKey, SigningKey};
@@ -31,6 +32,7 @@ pub struct Material {
     token_store: Vec<u8>,
     kubeconfig: Vec<u8>,
     token: Token,
+    trusted: Option<Vec<u8>>,
 }
 
 /// Which file of a set is bad, and why.
@@ -87,12 +89,28 @@ impl Material {
         if token_store != Sha256::digest(token.expose()).as_slice() {
             return Err(bad(TOKEN_STORE, Problem::OtherToken));
         }
-        Ok(Self { certificate, key, service_account_key, token_store, kubeconfig, token })
+        Ok(Self { certificate, key, service_account_key, token_store, kubeconfig, token, trusted: None })
     }
 
     /// Leaf and CA, PEM: what the slots serve with, and what their clients trust.
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
+    }
+
+    /// When the leaf ends.
+    pub(crate) fn expires(&self) -> Option<OffsetDateTime> {
+        expiry_of(&self.certificate)
+    }
+
+    /// The same set, for requests to slots whose certificates may be any of these.
+    #[must_use]
+    pub(crate) fn trusting(self, bundle: Vec<u8>) -> Self {
+        Self { trusted: Some(bundle), ..self }
+    }
+
+    /// What a client of this kcp has to trust, PEM.
+    pub(crate) fn trusted(&self) -> &[u8] {
+        self.trusted.as_deref().unwrap_or(&self.certificate)
     }
 
     pub fn token(&self) -> &Token {
@@ -123,6 +141,12 @@ impl fmt::Debug for Material {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Material").finish_non_exhaustive()
     }
+}
+
+/// When the first certificate of a PEM file ends.
+pub(crate) fn expiry_of(pem: &[u8]) -> Option<OffsetDateTime> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem).ok()?;
+    Some(pem.parse_x509().ok()?.validity().not_after.to_datetime())
 }
 
 fn private_key(pem: &[u8]) -> Option<std::sync::Arc<dyn SigningKey>> {

@@ -7,18 +7,21 @@
 use crate::files;
 use crate::https::Https;
 use crate::kcp::election::Election;
+use crate::kcp::kubeconfig::Token;
 use crate::kcp::material::{CERTIFICATE, Material};
 use crate::kcp::readyz::Checks;
+use crate::kcp::renewal::Places;
 use crate::kcp::shared::{Shared, SharedError};
 use crate::kcp::slot::write_if_changed;
 use crate::kcp::start_log::StartLog;
-use crate::kcp::{defaults, kubeconfig};
+use crate::kcp::{defaults, kubeconfig, trust};
 use crate::off_thread::off_thread;
 use berth_actors::host::{GateError, Running, WaitNote};
 use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use time::OffsetDateTime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// How often and how patiently the gate asks.
@@ -45,6 +48,7 @@ pub(crate) struct Gate {
     pub root: PathBuf,
     pub election: PathBuf,
     pub shared: Shared,
+    pub places: Places,
     /// Where the consumers' kubeconfig lies.
     pub consumer: PathBuf,
     pub front_port: u16,
@@ -170,9 +174,19 @@ impl Gate {
 
     fn publish(&self) -> Result<(), SharedError> {
         let set = self.shared.capture(&self.root)?;
-        let text = kubeconfig::consumer(self.front_port, set.certificate(), set.token());
-        Ok(write_if_changed(&self.consumer, text.as_bytes(), None)?)
+        Ok(publish(&self.places, self.front_port, &self.consumer, set.token())?)
     }
+}
+
+/// Writes the consumers' kubeconfig where it changed. Blocking.
+pub(super) fn publish(
+    places: &Places,
+    front_port: u16,
+    consumer: &Path,
+    token: &Token,
+) -> Result<(), files::FileError> {
+    let trusted = trust::bundle(places, OffsetDateTime::now_utc())?;
+    write_if_changed(consumer, kubeconfig::consumer(front_port, &trusted, token).as_bytes(), None)
 }
 
 /// Tells a hung start from a healthy one that passes through the same state: the sign must stand for a while.
@@ -197,6 +211,7 @@ mod tests {
     use super::*;
     use crate::kcp::fixture::Fixture;
     use crate::kcp::test_server::{Answer, TestServer};
+    use crate::layout::Layout;
     use berth_actors::identity::Identity;
     use std::sync::Mutex;
 
@@ -222,13 +237,18 @@ mod tests {
             slot
         }
 
+        fn layout(&self) -> Layout {
+            Layout::new(self.state.path().to_owned(), None)
+        }
+
         fn gate(&self) -> Gate {
             let at = |name: &str| self.state.path().join(name);
             Gate {
                 component: "slot-a/kcp".into(),
                 root: at("root"),
                 election: at("election.json"),
-                shared: Shared::new(at("shared")),
+                shared: Shared::new(self.layout().kcp_shared()),
+                places: Places::new(&self.layout()),
                 consumer: at("admin.kubeconfig"),
                 front_port: 6443,
                 pace: Pace {
@@ -299,8 +319,8 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_shared_set_is_no_reason_to_end_a_kcp_that_serves() {
         let slot = Slot::new(LOG);
-        slot.set.write(&slot.state.path().join("shared"));
-        std::fs::remove_file(slot.state.path().join("shared/sa.key")).unwrap();
+        slot.set.write(&slot.layout().kcp_shared());
+        std::fs::remove_file(slot.layout().kcp_shared().join("sa.key")).unwrap();
         let (server, _) = slot.serve(Vec::new()).await;
         slot.gate().open(&slot.running(server.address), &WaitNote::default()).await.unwrap();
         assert!(slot.gate().shared.load().is_err());

@@ -57,7 +57,7 @@ pub(crate) struct Reply {
 
 impl Session {
     pub(crate) fn new(set: &Material, address: SocketAddr) -> Result<Self, HttpsError> {
-        Ok(Self { https: Https::new(set.certificate(), None)?, bearer: set.token().bearer(), address })
+        Ok(Self { https: Https::new(set.trusted(), None)?, bearer: set.token().bearer(), address })
     }
 
     /// `path` begins with the logical cluster. Cancel-safe.
@@ -84,8 +84,17 @@ impl Reply {
 
     /// The uid of the object this answer holds.
     pub(crate) fn uid(&self) -> Option<String> {
+        self.metadata("uid")
+    }
+
+    /// Of the object this answer holds: one for each write.
+    pub(crate) fn resource_version(&self) -> Option<String> {
+        self.metadata("resourceVersion")
+    }
+
+    fn metadata(&self, field: &str) -> Option<String> {
         let object: Value = serde_json::from_slice(&self.body).ok()?;
-        Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
+        Some(object.get("metadata")?.get(field)?.as_str()?.to_owned())
     }
 
     pub(crate) fn unexpected(self) -> Unexpected {

@@ -1,11 +1,12 @@
 //! The kcp process of one slot: what must lie on disk before it starts, its exact command line, and its gate.
 
+use crate::discover::occupant;
 use crate::files;
-use crate::kcp::material::KUBECONFIG;
 use crate::kcp::paths::SlotPaths;
 use crate::kcp::ready::{Gate, Pace};
-use crate::kcp::shared::{Shared, SharedError};
-use crate::kcp::{KcpConfig, defaults, stand_in};
+use crate::kcp::renewal::Places;
+use crate::kcp::shared::SharedError;
+use crate::kcp::{KcpConfig, defaults, stand_in, version};
 use crate::off_thread::off_thread;
 use async_trait::async_trait;
 use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
@@ -28,28 +29,30 @@ pub struct Kcp {
     slot: SlotName,
     paths: SlotPaths,
     other_root: PathBuf,
-    shared: Shared,
+    places: Places,
 }
 
 impl Kcp {
     pub fn new(config: KcpConfig, slot: SlotName) -> Self {
         let paths = SlotPaths::new(&config.layout, slot);
         let other_root = SlotPaths::new(&config.layout, slot.other()).root;
-        let shared = Shared::new(config.layout.kcp_shared());
-        Self { config, slot, paths, other_root, shared }
+        let places = Places::new(&config.layout);
+        Self { config, slot, paths, other_root, places }
     }
 
     /// The command line after `argv[0]`. The `--shard-*` flags depend on nothing of the slot: every process, leader or not,
     /// writes them into the one Shard object.
     fn args(&self, kine: SocketAddr) -> Vec<String> {
-        let KcpConfig { front_port, shutdown_delay, .. } = &self.config;
+        let KcpConfig { front_port, shutdown_delay, goaway_chance, .. } = &self.config;
         let SlotPaths { root, audit_log, audit_policy, .. } = &self.paths;
-        vec![
-            "start".into(),
-            format!("--etcd-servers=http://{kine}"),
-            "--bind-address=127.0.0.1".into(),
-            "--secure-port=0".into(),
-            "--experimental-bind-free-port".into(),
+        let mut args =
+            vec!["start".into(), format!("--etcd-servers=http://{kine}"), "--bind-address=127.0.0.1".into()];
+        // With the second flag kcp refuses every port but 0, and without it 0 is no port to it.
+        args.extend(match self.address() {
+            Some(address) => vec![format!("--secure-port={}", address.port())],
+            None => vec!["--secure-port=0".into(), "--experimental-bind-free-port".into()],
+        });
+        args.extend([
             "--feature-gates=WorkspaceMounts=true".into(),
             "--enable-leader-election".into(),
             format!("--shard-base-url=https://127.0.0.1:{front_port}"),
@@ -59,13 +62,58 @@ impl Kcp {
             format!("--audit-policy-file={}", audit_policy.display()),
             format!("--audit-log-maxsize={}", defaults::AUDIT_MEGABYTES),
             format!("--audit-log-maxbackup={}", defaults::AUDIT_BACKUPS),
-        ]
+        ]);
+        if !goaway_chance.is_never() {
+            args.push(format!("--goaway-chance={goaway_chance}"));
+        }
+        args
+    }
+
+    /// Whether this kcp may have the store, which from then on has been bootstrapped by it (K8).
+    async fn admit(&self) -> Result<(), PrepareError> {
+        let (chain, program) = (self.slot.chain(), self.config.program_of(self.slot));
+        let said = version::of(&program, self.config.owner).await;
+        let releases = self.config.releases.clone();
+        let Some(said) = said else {
+            return match releases.newest() {
+                None => Ok(()),
+                Some(newest) => Err(PrepareError::Retry(format!(
+                    "{chain}/kcp: {} does not say its version, and {newest} has bootstrapped this store",
+                    program.path.display()
+                ))),
+            };
+        };
+        releases.may_start(&said).map_err(|error| {
+            PrepareError::Fatal(format!(
+                "{chain}/kcp: {error}: name a newer one in [components] kcp, or run the newer one and go back with \
+                 `berth kcp upgrade --allow-downgrade`"
+            ))
+        })?;
+        let slot = self.slot;
+        off_thread(move || releases.bootstraps(slot, &said))
+            .await
+            .map_err(|error| PrepareError::Retry(format!("{chain}/kcp: {error}")))
+    }
+
+    /// The port it was given; `None`: it takes any free one.
+    fn address(&self) -> Option<SocketAddr> {
+        self.config.ports.map(|ports| ports.address(self.slot))
+    }
+
+    /// kcp says the same, but not whose it is. Blocking.
+    fn port_is_free(&self) -> Result<(), PrepareError> {
+        let Some(address) = self.address() else { return Ok(()) };
+        let Some(occupant) = occupant(address) else { return Ok(()) };
+        Err(PrepareError::Retry(format!(
+            "{}/kcp: its port {address} is taken by {occupant}: stop that one, or choose another in [kcp] ports",
+            self.slot.chain()
+        )))
     }
 
     fn env(&self) -> BTreeMap<String, String> {
         // A home of its own: client libraries look for a kubeconfig and a cache there, and must not find the daemon's.
         let mut env = BTreeMap::from([("HOME".to_owned(), self.paths.dir.display().to_string())]);
-        if self.config.program.stand_in.is_some() {
+        if self.config.program_of(self.slot).stand_in.is_some() {
             let KcpConfig { stand_in_knobs, kube_apiserver, .. } = &self.config;
             env.extend(stand_in::env(self.slot, stand_in_knobs, kube_apiserver));
         }
@@ -84,7 +132,12 @@ impl Kcp {
             files::private_dir(dir, owner)?;
         }
         write_if_changed(&self.paths.audit_policy, AUDIT_POLICY.as_bytes(), owner)?;
-        self.shared.prepare(&self.paths.root, &self.paths.interrupted_root, &self.other_root, owner)
+        self.places.set_of(self.slot).prepare(
+            &self.paths.root,
+            &self.paths.interrupted_root,
+            &self.other_root,
+            owner,
+        )
     }
 }
 
@@ -94,10 +147,16 @@ impl Blueprint for Kcp {
         let (spec, chain) = (self.spec(context)?, self.slot.chain());
         note.say("its root directory");
         let this = self.clone();
-        off_thread(move || this.furnish()).await.map_err(|error| {
-            let said = format!("{chain}/kcp: {error}");
-            if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
-        })?;
+        off_thread(move || {
+            this.furnish().map_err(|error| {
+                let said = format!("{chain}/kcp: {error}");
+                if error.is_passing() { PrepareError::Retry(said) } else { PrepareError::Fatal(said) }
+            })?;
+            this.port_is_free()
+        })
+        .await?;
+        note.say("its version");
+        self.admit().await?;
         Ok(spec)
     }
 
@@ -106,9 +165,10 @@ impl Blueprint for Kcp {
             let chain = self.slot.chain();
             return Err(PrepareError::Retry(format!("{chain}/kcp: its kine has no address yet")));
         };
+        let program = self.config.program_of(self.slot);
         Ok(ProcessSpec {
-            program: self.config.program.path.clone(),
-            arg0: self.config.program.arg0.clone(),
+            program: program.path,
+            arg0: program.arg0,
             args: self.args(kine),
             env: self.env(),
             start_env: BTreeMap::new(),
@@ -120,16 +180,19 @@ impl Blueprint for Kcp {
     }
 
     fn listens(&self) -> Listens {
-        Listens::OneTcp
+        self.address().map_or(Listens::OneTcp, Listens::Fixed)
     }
 
     async fn ready(&self, running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        let (places, slot) = (self.places.clone(), self.slot);
+        let shared = off_thread(move || places.set_of(slot)).await;
         Gate {
             component: format!("{}/kcp", self.slot.chain()),
             root: self.paths.root.clone(),
             election: self.paths.election.clone(),
-            shared: self.shared.clone(),
-            consumer: self.config.layout.kcp().join(KUBECONFIG),
+            shared,
+            places: self.places.clone(),
+            consumer: self.config.consumer_kubeconfig(),
             front_port: self.config.front_port,
             pace: Pace::default(),
         }
@@ -167,25 +230,33 @@ pub(super) fn write_if_changed(
     files::write_atomic(path, bytes, owner)
 }
 
+/// A slot's configuration below `state`, for tests.
+#[cfg(test)]
+#[allow(clippy::panic, reason = "a test that panics has failed")]
+pub(super) fn test_config(state: &Path) -> KcpConfig {
+    let layout = crate::layout::Layout::new(state.to_owned(), None);
+    KcpConfig {
+        stand_in_knobs: BTreeMap::new(),
+        releases: crate::kcp::Releases::open(&layout).unwrap_or_else(|reason| panic!("{reason}")),
+        layout,
+        program: crate::components::Program::real("/opt/kcp"),
+        kube_apiserver: "/opt/kube-apiserver".into(),
+        front_port: 6443,
+        shutdown_delay: defaults::SHUTDOWN_DELAY,
+        ports: None,
+        goaway_chance: defaults::GOAWAY_CHANCE,
+        owner: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::test_config as config;
     use super::*;
-    use crate::components::Program;
+    use crate::kcp::SlotPorts;
     use crate::kcp::fixture::Fixture;
-    use crate::layout::Layout;
+    use crate::kcp::material::KUBECONFIG;
     use berth_actors::identity::Identity;
-
-    fn config(state: &Path) -> KcpConfig {
-        KcpConfig {
-            stand_in_knobs: BTreeMap::new(),
-            layout: Layout::new(state.to_owned(), None),
-            program: Program::real("/opt/kcp"),
-            kube_apiserver: "/opt/kube-apiserver".into(),
-            front_port: 6443,
-            shutdown_delay: defaults::SHUTDOWN_DELAY,
-            owner: None,
-        }
-    }
 
     fn context(kine_port: u16) -> Context {
         let kine = Running {
@@ -229,6 +300,26 @@ mod tests {
             assert_eq!(mode & 0o777, 0o700, "{made}");
         }
         assert_eq!(kcp.listens(), Listens::OneTcp);
+    }
+
+    #[tokio::test]
+    async fn a_slot_with_a_port_of_its_own_is_not_told_to_look_for_a_free_one() {
+        let state = tempfile::tempdir().unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let ports = Some(SlotPorts { a: taken.local_addr().unwrap().port(), b: 16441 });
+        let b = Kcp::new(KcpConfig { ports, ..config(state.path()) }, SlotName::B);
+        let args = b.args(([127, 0, 0, 1], 2379).into());
+        assert!(args.contains(&"--secure-port=16441".to_owned()), "{args:?}");
+        assert!(!args.iter().any(|arg| arg.contains("free-port")), "{args:?}");
+        assert_eq!(b.listens(), Listens::Fixed(([127, 0, 0, 1], 16441).into()));
+
+        let a = Kcp::new(KcpConfig { ports, ..config(state.path()) }, SlotName::A);
+        let error = a.prepare(&context(2379), &WaitNote::default()).await.unwrap_err();
+        let PrepareError::Retry(said) = error else { panic!("{error:?}") };
+        assert!(
+            said.contains("is taken by") && said.contains(&format!("(pid {})", std::process::id())),
+            "{said}"
+        );
     }
 
     #[tokio::test]
@@ -295,6 +386,18 @@ mod tests {
         let kcp = Kcp::new(config(state.path()), SlotName::A);
         let error = kcp.prepare(&Context::default(), &WaitNote::default()).await.unwrap_err();
         assert!(matches!(error, PrepareError::Retry(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn both_slots_move_http2_clients_by_themselves_where_that_is_configured() {
+        let state = tempfile::tempdir().unwrap();
+        Fixture::new().write(&state.path().join("kcp/shared"));
+        let config = KcpConfig { goaway_chance: 0.02.try_into().unwrap(), ..config(state.path()) };
+        for slot in [SlotName::A, SlotName::B] {
+            let args =
+                Kcp::new(config.clone(), slot).prepare(&context(1), &WaitNote::default()).await.unwrap().args;
+            assert_eq!(args.last().map(String::as_str), Some("--goaway-chance=0.02"));
+        }
     }
 
     #[test]

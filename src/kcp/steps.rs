@@ -17,7 +17,7 @@ pub fn slot_steps(
     let kcp = step(Supervised::Kcp, Kcp::new(config.clone(), slot), policies);
     vec![
         step(Supervised::SlotKine, kine, policies),
-        Step { stand_in: config.program.stand_in.clone(), ..kcp },
+        Step { stand_in: config.program_of(slot).stand_in, ..kcp },
     ]
 }
 
@@ -25,7 +25,7 @@ pub fn slot_steps(
 mod tests {
     use super::*;
     use crate::components::Program;
-    use crate::kcp::defaults;
+    use crate::kcp::{Releases, defaults};
     use crate::layout::Layout;
     use berth_actors::spec::Reaction;
     use std::time::Duration;
@@ -34,13 +34,17 @@ mod tests {
     fn kcp_follows_its_kine_and_rides_through_its_death() {
         let mut program = Program::real("/opt/kcp");
         program.stand_in = Some("no kcp was given".into());
+        let layout = Layout::new("/s".into(), None);
         let config = KcpConfig {
-            layout: Layout::new("/s".into(), None),
+            releases: Releases::open(&layout).unwrap(),
+            layout,
             program,
             kube_apiserver: "/opt/kube-apiserver".into(),
             stand_in_knobs: std::collections::BTreeMap::new(),
             front_port: 6443,
             shutdown_delay: defaults::SHUTDOWN_DELAY,
+            ports: None,
+            goaway_chance: defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let kine = Kcp::new(config.clone(), SlotName::A);

@@ -46,6 +46,8 @@ pub(crate) struct Object {
 #[serde(default)]
 pub(crate) struct Metadata {
     pub uid: String,
+    #[serde(rename = "resourceVersion")]
+    pub resource_version: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +70,7 @@ impl Watch {
     pub(crate) async fn open(set: &Material, address: SocketAddr, path: &str) -> Result<Self, WatchError> {
         let connect = |source| WatchError::Connect { address, source };
         let broken = |source| WatchError::Broken { address, source };
-        let tls = TlsConnector::from(Arc::new(tls_config(set.certificate())?));
+        let tls = TlsConnector::from(Arc::new(tls_config(set.trusted())?));
         let stream = TcpStream::connect(address).await.map_err(connect)?;
         let stream =
             tls.connect(ServerName::IpAddress(address.ip().into()), stream).await.map_err(connect)?;

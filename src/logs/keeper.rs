@@ -61,7 +61,7 @@ struct Logs {
     unwatched: BTreeSet<PathBuf>,
     /// To be looked at as soon as possible.
     due: BTreeSet<PathBuf>,
-    /// Being looked at, by the sweep of `round` or by one that hangs.
+    /// Being looked at: by the sweep of `round`, by one that hangs, or at a birth.
     busy: HashSet<PathBuf>,
     /// The latest sweep's number: an earlier one that goes on after all leaves the rest to it.
     round: u64,
@@ -121,8 +121,17 @@ impl LogKeeper {
     /// Keeps `log`, which nobody writes to yet; its next writer's output begins at the returned offset. Blocking, on this log
     /// alone; needs a tokio runtime.
     pub fn begin(&self, log: &Path) -> io::Result<u64> {
-        if let Err(error) = rotate::begin(log) {
-            self.shared.complain(log, &error);
+        self.open();
+        self.shared.watch(log);
+        if let Some(_claim) = self.shared.claim(log) {
+            match rotate::begin(log, self.shared.limits) {
+                Ok(Some(end)) => {
+                    self.shared.logs().failing.remove(log);
+                    return Ok(end);
+                }
+                Ok(None) => {}
+                Err(error) => self.shared.complain(log, &error),
+            }
         }
         self.keep(log);
         Log::at(log).end()
@@ -131,6 +140,13 @@ impl LogKeeper {
     /// Keeps `log`, which somebody may be writing to already, and has it looked at soon. Again is fine. Waits for no file;
     /// needs a tokio runtime.
     pub fn keep(&self, log: &Path) {
+        self.open();
+        self.shared.logs().due.insert(log.to_owned());
+        self.shared.due.notify_one();
+    }
+
+    /// Begins to listen to the kernel, with the first log.
+    fn open(&self) {
         let mut is_first = false;
         self.shared.inotify.get_or_init(|| {
             is_first = true;
@@ -145,14 +161,33 @@ impl LogKeeper {
             // Lives as long as the runtime, as the daemon's logs do.
             tokio::spawn(Arc::clone(&self.shared).run());
         }
-        self.shared.logs().due.insert(log.to_owned());
-        self.shared.due.notify_one();
+    }
+}
+
+/// A log that no sweep looks at until this is dropped.
+struct Claim<'a> {
+    shared: &'a Shared,
+    log: &'a Path,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut logs = self.shared.logs();
+        logs.busy.remove(self.log);
+        if logs.due.contains(self.log) {
+            self.shared.due.notify_one();
+        }
     }
 }
 
 impl Shared {
     fn logs(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while a sweep looks at `log`.
+    fn claim<'a>(&'a self, log: &'a Path) -> Option<Claim<'a>> {
+        self.logs().busy.insert(log.to_owned()).then(|| Claim { shared: self, log })
     }
 
     async fn run(self: Arc<Self>) {

@@ -52,6 +52,11 @@ impl Limits {
     pub const KEEP: u16 = 3;
     /// Below this a file is made of padding rather than of output (see [`space::ALIGN`]).
     pub const SMALLEST: u64 = 4 * space::ALIGN;
+
+    /// None of them too small to work with.
+    fn at_least(self) -> Self {
+        Self { max_size: self.max_size.max(Self::SMALLEST), keep: self.keep.max(1) }
+    }
 }
 
 impl Default for Limits {

@@ -38,7 +38,7 @@ pub(super) enum RotateError {
 
 /// Moves output into archives until the live file is within its limit. Its component may be writing. Blocking.
 pub(super) fn make_room(path: &Path, limits: Limits) -> Result<(), RotateError> {
-    let limits = Limits { max_size: limits.max_size.max(Limits::SMALLEST), keep: limits.keep.max(1) };
+    let limits = limits.at_least();
     let Some(file) = open(path)? else { return Ok(()) };
     finish(path, &file)?;
     while archive_head(path, &file, limits)? {
@@ -48,17 +48,20 @@ pub(super) fn make_room(path: &Path, limits: Limits) -> Result<(), RotateError> 
     Ok(())
 }
 
-/// For a log that nobody writes to: a new live file beside archives says where it goes on. Blocking.
-pub(super) fn begin(path: &Path) -> Result<(), RotateError> {
-    let Some(file) = open(path)? else { return Ok(()) };
-    if file.metadata()?.len() == 0
-        && let Some(end) = archive::ends(path)?.pop()
-    {
+/// For a log that nobody writes to: a new live file beside archives says where it goes on. Where the stream ends, if that is
+/// all there is to do: almost always, and a process waits to be born. Blocking.
+pub(super) fn begin(path: &Path, limits: Limits) -> Result<Option<u64>, RotateError> {
+    let Some(file) = open(path)? else { return Ok(None) };
+    let (marks, extent) = look(path, &file)?;
+    let Some(end) = marks.archives.last() else {
+        return Ok((extent.end - extent.start <= limits.at_least().max_size).then_some(extent.end));
+    };
+    if file.metadata()?.len() == 0 {
         // As if the line stood over the last bytes that are archived.
         let header = Header { base: end.saturating_sub(header::SHORTEST), length: header::SHORTEST };
         file.write_all_at(&header.line(), 0)?;
     }
-    Ok(())
+    Ok(None)
 }
 
 fn open(path: &Path) -> Result<Option<File>, RotateError> {

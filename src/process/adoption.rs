@@ -138,6 +138,10 @@ impl Shared {
         let placed = |record: Record| {
             (record.identity() == Some(of)).then_some(Record { address: Some(address), ..record })
         };
+        if let Some(life) = self.lives().get(of) {
+            // It listens at one place for as long as it lives.
+            let _ = life.address.set(address);
+        }
         if let Err(error) = self.ledger.update(component, placed) {
             tracing::warn!(%component, %error, "where it listens is not recorded");
         }

@@ -2,14 +2,15 @@
 //!
 //! A birth stops its thread until the child executes its program, so the arbiter cannot do it. A few threads of their own do:
 //! they are there when a dead child is to be replaced (starting a thread takes longer than a birth), they never wake for
-//! nothing, and a thousand starts at once do not make hundreds of threads. The host calls [`Births::run`].
+//! nothing, and a thousand starts at once do not make hundreds of threads. The host waits for its [`Births::turn`] first.
 
+use super::raw;
 use crate::off_thread::off_thread;
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -20,11 +21,29 @@ const THREADS: (usize, usize) = (2, 4);
 /// A birth takes a millisecond. Where no thread was done with one for this long, programs lie on a dead file system, and the
 /// others shall not wait for them.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// So many births leave holes in the heap that are worth giving back, and the tree has settled when none came for this long.
+const BURST: usize = 100;
+const SETTLED: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// One job wakes one thread. (Threads that take turns at a channel's receiver wake the next in turn for nothing.)
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Jobs since memory was given back.
+    since: usize,
+    is_closed: bool,
+}
+
 pub(super) struct Births {
-    jobs: Sender<Job>,
+    queue: Arc<Queue>,
     free: Arc<Semaphore>,
     /// Counts, so that a long queue is not taken for births that hang.
     done: Arc<AtomicU64>,
@@ -40,45 +59,21 @@ impl Births {
     /// The threads end when this is dropped.
     pub(super) fn new() -> Self {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
-        let (jobs, queue) = channel();
-        let queue = Arc::new(Mutex::new(queue));
+        let queue = Arc::<Queue>::default();
         let started = (0..cpus.clamp(THREADS.0, THREADS.1)).filter(|_| {
             let queue = Arc::clone(&queue);
             let thread = thread::Builder::new().name("berth-births".to_owned());
-            thread.spawn(move || work_off(&queue)).is_ok()
+            thread.spawn(move || queue.work_off()).is_ok()
         });
         let free = Arc::new(Semaphore::new(started.count()));
-        Self { jobs, free, done: Arc::default() }
+        Self { queue, free, done: Arc::default() }
     }
 
-    /// Runs `work` on one of the threads, inside the caller's runtime. Dropping the future does not end it.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let Some(permit) = self.permit().await else { return off_thread(work).await };
-        let done = Arc::clone(&self.done);
-        let (runtime, (answer, wait)) = (Handle::current(), oneshot::channel());
-        let job = move || {
-            let _inside = runtime.enter();
-            let result = work();
-            done.fetch_add(1, Ordering::Relaxed);
-            drop(permit);
-            // Whoever asked may have gone away.
-            let _ = answer.send(result);
-        };
-        match self.jobs.send(Box::new(job)) {
-            // A permit is a thread that waits for a job, so it is done at once.
-            Ok(()) => match wait.await {
-                Ok(result) => result,
-                Err(_) => std::panic::resume_unwind(Box::new("a birth panicked")),
-            },
-            Err(job) => {
-                job.0();
-                std::future::pending().await
-            }
-        }
+    /// Waits for a free thread; the turn is over with the work. Whoever waits here should hold little: a thousand may.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        Turn { births: self, permit: self.permit().await }
     }
-}
 
-impl Births {
     /// A free thread; `None` when all of them hang.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         let mut turn = pin!(Arc::clone(&self.free).acquire_owned());
@@ -93,12 +88,80 @@ impl Births {
     }
 }
 
-fn work_off(queue: &Mutex<Receiver<Job>>) {
-    loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        match job {
-            Ok(job) => job(),
-            Err(_) => return,
+/// The right to one birth.
+pub(super) struct Turn<'a> {
+    births: &'a Births,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Turn<'_> {
+    /// Runs `work` on one of the threads, inside the caller's runtime. Dropping the future does not end it.
+    pub(super) async fn run<T: Send + 'static>(self, work: Box<dyn FnOnce() -> T + Send>) -> T {
+        let Some(permit) = self.permit else { return off_thread(work).await };
+        let done = Arc::clone(&self.births.done);
+        let (runtime, (answer, wait)) = (Handle::current(), oneshot::channel());
+        let job = move || {
+            let _inside = runtime.enter();
+            let result = work();
+            done.fetch_add(1, Ordering::Relaxed);
+            drop(permit);
+            // Whoever asked may have gone away.
+            let _ = answer.send(result);
+        };
+        // A permit is a thread that waits for a job, so it is done at once.
+        self.births.queue.put(Box::new(job));
+        match wait.await {
+            Ok(result) => result,
+            Err(_) => std::panic::resume_unwind(Box::new("a birth panicked")),
+        }
+    }
+}
+
+impl Drop for Births {
+    fn drop(&mut self) {
+        self.queue.state().is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, job: Job) {
+        self.state().jobs.push_back(job);
+        self.changed.notify_one();
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                state.since += 1;
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            if state.since < BURST {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, SETTLED).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() && state.jobs.is_empty() && state.since >= BURST {
+                state.since = 0;
+                drop(state);
+                raw::give_memory_back();
+                state = self.state();
+            }
+        }
+    }
+
+    fn work_off(&self) {
+        while let Some(job) = self.next() {
+            job();
         }
     }
 }
@@ -116,17 +179,20 @@ mod tests {
         let waiting: Vec<_> = (0..hung)
             .map(|_| {
                 let (births, gate) = (Arc::clone(&births), Arc::clone(&gate));
-                tokio::spawn(async move { births.run(move || gate.lock().unwrap().recv().is_ok()).await })
+                tokio::spawn(async move {
+                    births.turn().await.run(Box::new(move || gate.lock().unwrap().recv().is_ok())).await
+                })
             })
             .collect();
         while births.free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(births.run(|| 7).await, 7);
+        assert_eq!(births.turn().await.run(Box::new(|| 7)).await, 7);
         drop(release.0);
         for task in waiting {
             assert!(!task.await.unwrap());
         }
-        assert_eq!(births.run(|| thread::current().name().map(str::to_owned)).await.unwrap(), "berth-births");
+        let name = || thread::current().name().map(str::to_owned);
+        assert_eq!(births.turn().await.run(Box::new(name)).await.unwrap(), "berth-births");
     }
 }

@@ -10,6 +10,7 @@ use super::{hierarchy, identity};
 use berth_actors::identity::ComponentId;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,12 +78,18 @@ impl CgroupRoot {
         .collect()
     }
 
-    /// An empty cgroup for a component that is about to be born.
-    pub(super) fn create(&self, component: &ComponentId) -> io::Result<Cgroup> {
-        let dir = self.0.join(format!("{}.{}", component.chain, component.component));
-        // Twice: the last component to go may remove the parent in between.
-        fs::create_dir_all(&dir).or_else(|_| fs::create_dir_all(&dir))?;
-        Ok(Cgroup(dir))
+    /// The component's cgroup, which is empty, for a child to be born in: that of the life before where it is still there.
+    pub(super) fn enter(&self, component: &ComponentId) -> io::Result<(Cgroup, OwnedFd)> {
+        let cgroup = Cgroup(self.0.join(format!("{}.{}", component.chain, component.component)));
+        let opened = match open(&cgroup.0) {
+            Err(Errno::NOENT) => {
+                // Twice: the last component to go may remove the parent in between.
+                fs::create_dir_all(&cgroup.0).or_else(|_| fs::create_dir_all(&cgroup.0))?;
+                open(&cgroup.0)
+            }
+            opened => opened,
+        };
+        Ok((cgroup, opened?))
     }
 }
 
@@ -127,6 +134,10 @@ pub(super) fn tell(file: &Path, word: &str) -> io::Result<()> {
     Ok(())
 }
 
+fn open(dir: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
 fn probe(root: &Path) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let kill = fs::metadata(root.join("cgroup.kill")).map(drop);
@@ -147,12 +158,6 @@ impl Cgroup {
 
     pub(super) fn path(&self) -> &Path {
         &self.0
-    }
-
-    /// For a child to be born in.
-    pub(super) fn open(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(&self.0, flags, Mode::empty())?)
     }
 
     /// SIGKILLs every member at once, before any of them can fork out of reach, and lists who has not died yet.

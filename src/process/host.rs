@@ -7,7 +7,7 @@ use super::birth::Newborn;
 use super::births::Births;
 use super::cgroup::{Cgroup, CgroupRoot};
 use super::ledger::{Ledger, Phase, Record};
-use super::leftovers::{LINGER, Leftovers};
+use super::leftovers::{LINGER, Left, Leftovers};
 use super::life::Life;
 use super::limits::{ComponentLimits, Limiter};
 use super::mark::{self, StateMark};
@@ -25,6 +25,7 @@ use async_trait::async_trait;
 use berth_actors::host::{Accounted, ExitStatus, Processes, SpawnError, Spawned, Stray, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal};
+use rustix::fd::AsFd;
 use rustix::process::{WaitId, WaitIdOptions, kill_process, waitid};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
@@ -130,7 +131,11 @@ impl ProcessHost {
         fault::point("reap-buried");
         self.shared.lives().remove(identity);
         self.shared.remember(&life);
-        if self.shared.leftovers.leave(component.clone(), record.cgroup.clone()) {
+        let left = Left {
+            address: life.address.get().copied().or_else(|| record.known_address()),
+            ..Left::of(record)
+        };
+        if self.shared.leftovers.leave(component.clone(), left) {
             let host = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(LINGER).await;
@@ -189,12 +194,18 @@ impl Processes for ProcessHost {
     }
 
     async fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
+        let turn = self.shared.births.turn().await;
         let (shared, component, spec) = (Arc::clone(&self.shared), component.clone(), spec.clone());
-        self.shared.births.run(move || shared.spawn(&component, &spec)).await
+        turn.run(Box::new(move || shared.spawn(&component, &spec))).await
     }
 
     async fn exited(&self, identity: &Identity) -> ExitStatus {
-        match self.life(identity).await {
+        // One such wait lasts as long as its process does: it holds no more than it must.
+        let watched = self.shared.lives().get(identity).map(Arc::clone);
+        if let Some(life) = watched {
+            return life.exited().await;
+        }
+        match Box::pin(self.life(identity)).await {
             Ok(Some(life)) => life.exited().await,
             Ok(None) => self.shared.ended(identity).unwrap_or(ExitStatus::Unknown),
             Err(error) => {
@@ -255,15 +266,23 @@ impl Shared {
 
     fn spawn(&self, component: &ComponentId, spec: &ProcessSpec) -> Result<Spawned, SpawnError> {
         self.refuse_a_second(component)?;
-        self.leftovers.take_up(component);
+        let earlier = self.leftovers.take_up(component);
+        let earlier = earlier.or_else(|| self.ledger.read(component).as_ref().map(Left::of));
         let log = files::open_log(&spec.output, spec.user).map_err(retry)?;
         let log_offset = self.logs.begin(&spec.output).map_err(retry)?;
-        let cgroup = self.cgroups.as_ref().and_then(|root| {
-            let created = root.create(component);
-            created.inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup")).ok()
-        });
-        self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
-        let earlier = self.ledger.read(component);
+        let (cgroup, inside) = self
+            .cgroups
+            .as_ref()
+            .and_then(|root| {
+                let entered = root.enter(component);
+                entered
+                    .inspect_err(|error| tracing::warn!(%component, %error, "starting without a cgroup"))
+                    .ok()
+            })
+            .unzip();
+        if self.limiter.limits_any() {
+            self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
+        }
         let mut record = Record {
             component: component.clone(),
             token: mark::new_token(),
@@ -274,20 +293,20 @@ impl Shared {
             log: spec.output.clone(),
             log_offset,
             address: None,
-            previous: earlier.as_ref().and_then(Record::known_address),
+            previous: earlier.as_ref().and_then(|left| left.address),
             phase: Phase::Intent,
         };
         self.ledger.write(&record).map_err(retry)?;
         fault::point("spawn-intent");
         let marks = spawn::Marks { token: &record.token, component: &self.mark.component(component) };
-        let born = spawn::start(spec, &log, cgroup.as_ref(), &marks)
+        let born = spawn::start(spec, &log, inside.as_ref().map(AsFd::as_fd), &marks)
             .and_then(|newborn| self.watch(newborn, &mut record));
         born.map(|identity| Spawned { identity, log_offset }).inspect_err(|_| {
             if let Some(cgroup) = &cgroup {
                 cgroup.remove();
             }
-            let _ = match &earlier {
-                Some(earlier) => self.ledger.write(earlier).and_then(|()| self.ledger.close(component, None)),
+            let _ = match earlier.and_then(|left| left.record_beside(record)) {
+                Some(closed) => self.ledger.write(&closed),
                 None => self.ledger.remove(component),
             };
         })

@@ -3,12 +3,14 @@
 //! The spawner records identities with this, and everyone who is about to signal one checks it here first.
 
 use berth_actors::identity::Identity;
+use procfs::Current;
 use procfs::process::{Process, Stat};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// This boot's id; empty where /proc does not tell, which still tells apart processes of one boot.
 fn boot_id() -> &'static Arc<str> {
@@ -53,6 +55,13 @@ fn start_time(pid: u32) -> Option<u64> {
     Some(stat(pid)?.starttime)
 }
 
+/// How long ago the process that has this pid now was started.
+pub fn age_of(pid: u32) -> Option<Duration> {
+    let started = Duration::from_millis(start_time(pid)? * 1000 / procfs::ticks_per_second());
+    let up = procfs::Uptime::current().ok()?.uptime_duration();
+    Some(up.saturating_sub(started))
+}
+
 /// A pidfd of exactly this process; `None` when it is gone.
 ///
 /// The descriptor is opened first and the start time read after it. Were the pid reused before the open, the start time
@@ -77,6 +86,12 @@ pub(super) fn raw_pid(pid: u32) -> Option<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_age_of_this_process_is_short_and_that_of_nobody_unknown() {
+        assert!(age_of(std::process::id()).unwrap() < Duration::from_hours(24));
+        assert_eq!(age_of(u32::MAX), None);
+    }
 
     #[test]
     fn an_identity_of_another_boot_or_another_start_names_no_living_process() {

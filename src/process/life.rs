@@ -14,7 +14,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use tokio::io::unix::AsyncFd;
 
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Life {
     pub(super) identity: Identity,
     /// `None` for a process that was found by its identity alone.
     pub(super) record: Option<Record>,
+    /// Where it listens, if that became known after the record was made.
+    pub(super) address: OnceLock<SocketAddr>,
     pidfd: AsyncFd<OwnedFd>,
     end: Mutex<End>,
 }
@@ -39,7 +42,7 @@ impl Life {
     /// Watches the process behind `pidfd`. Needs the runtime that will await [`Self::exited`].
     pub(super) fn new(identity: Identity, record: Option<Record>, pidfd: OwnedFd) -> io::Result<Self> {
         let pidfd = raw::watch(pidfd)?;
-        Ok(Self { identity, record, pidfd, end: Mutex::new(End::NotYet) })
+        Ok(Self { identity, record, address: OnceLock::new(), pidfd, end: Mutex::new(End::NotYet) })
     }
 
     /// Takes charge of a process that someone else started; `None` when it is gone.

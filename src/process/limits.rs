@@ -94,6 +94,11 @@ impl Limiter {
         Self { wanted, missing: Mutex::default() }
     }
 
+    /// Whether anybody asked for limits: a birth looks at nothing where nobody did.
+    pub(super) fn limits_any(&self) -> bool {
+        self.wanted.0.values().any(|limits| !limits.is_none())
+    }
+
     /// Blocking.
     pub(super) fn apply(&self, component: &ComponentId, root: Option<&CgroupRoot>, cgroup: Option<&Cgroup>) {
         let limits = self.wanted.of(component);
@@ -194,7 +199,7 @@ mod tests {
         }
 
         fn cgroup(&self, files: &[&str]) -> Cgroup {
-            let cgroup = self.root.create(&kine()).unwrap();
+            let cgroup = self.root.enter(&kine()).unwrap().0;
             for file in files {
                 File::create(cgroup.path().join(file)).unwrap();
             }

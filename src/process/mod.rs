@@ -15,6 +15,7 @@
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
+//! memory    what components hold of it
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
@@ -35,6 +36,7 @@ mod life;
 mod limits;
 pub mod lock;
 mod mark;
+mod memory;
 pub mod orphans;
 mod post_mortem;
 mod raw;
@@ -48,9 +50,10 @@ pub mod tool;
 mod unrecorded;
 
 pub use host::ProcessHost;
-pub use identity::{is_alive, of as identity_of};
+pub use identity::{age_of, is_alive, of as identity_of};
 pub use limits::{ComponentLimits, Limits};
-pub(crate) use raw::watch;
+pub use memory::{Held, held_by};
+pub(crate) use raw::{share_one_heap, watch};
 
 #[cfg(test)]
 mod tests;

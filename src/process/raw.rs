@@ -28,7 +28,8 @@ use std::sync::OnceLock;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// linux/sched.h. The libc crate's constant has a type too narrow for it.
+/// linux/sched.h. The libc crate's constants have a type too narrow for them.
+const CLONE_CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// The highest signal number of Linux.
 const LAST_SIGNAL: i32 = 64;
@@ -37,13 +38,21 @@ const LAST_SIGNAL: i32 = 64;
 struct Embarkation<'a> {
     birth: &'a Birth<'a>,
     image: &'a Image,
+    /// The signals whose actions the child has to reset itself: bit n-1 for signal n.
+    unreset: u64,
     failure: Option<(Stage, Errno)>,
+}
+
+impl<'a> Embarkation<'a> {
+    fn new(birth: &'a Birth<'a>, image: &'a Image) -> Self {
+        Self { birth, image, unreset: u64::MAX, failure: None }
+    }
 }
 
 /// Returns once the program is executed, or has failed to be. Blocking.
 pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
     let image = Image::new(birth).map_err(|error| Stage::Prepare.failed(error))?;
-    let mut embarkation = Embarkation { birth, image: &image, failure: None };
+    let mut embarkation = Embarkation::new(birth, &image);
     let newborn = fork(birth.cgroup, &mut embarkation).map_err(|errno| Stage::Fork.failed(errno))?;
     let Some((stage, errno)) = embarkation.failure else { return Ok(newborn) };
     children::forget(newborn.pid, || {
@@ -93,19 +102,26 @@ fn c_string(string: &OsStr) -> io::Result<CString> {
 /// As it was before the first birth. A child that changes its user marks the memory it shares as not to be dumped.
 static DUMPABLE: OnceLock<Option<DumpableBehavior>> = OnceLock::new();
 
-/// Bears the child: inside `cgroup` where the kernel allows it, else wherever the daemon is.
+/// Bears the child: inside `cgroup` where the kernel allows it, else wherever the daemon is. The kernel resets the signals
+/// that are handled here (Linux 5.5); the child, those that are ignored.
 fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
     let _unsignalled = SignalsBlocked::new();
     let dumpable = *DUMPABLE.get_or_init(|| rustix::process::dumpable_behavior().ok());
+    embarkation.unreset = ignored_signals();
     let inside = cgroup.and_then(|cgroup| {
         let refused = |errno: &Errno| tracing::debug!(%errno, "the kernel refuses a birth in a cgroup");
-        let newborn = clone3(CLONE_INTO_CGROUP, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()?;
+        let flags = CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP;
+        let newborn = clone3(flags, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()?;
         Some(Newborn { in_cgroup: true, ..newborn })
     });
-    let forked = inside.map_or_else(|| clone3(0, 0, embarkation), Ok).or_else(|errno| match errno {
-        // So do container runtimes hide clone3, whose flags their filters cannot read.
-        Errno::NOSYS => clone(embarkation),
-        errno => Err(errno),
+    let forked = inside.map_or_else(|| clone3(CLONE_CLEAR_SIGHAND, 0, embarkation), Ok).or_else(|errno| {
+        embarkation.unreset = u64::MAX;
+        match errno {
+            Errno::INVAL => clone3(0, 0, embarkation),
+            // So do container runtimes hide clone3, whose flags their filters cannot read.
+            Errno::NOSYS => clone(embarkation),
+            errno => Err(errno),
+        }
     });
     if let Some(dumpable) = dumpable {
         let _ = rustix::process::set_dumpable_behavior(dumpable);
@@ -213,13 +229,13 @@ compile_error!("process::raw::vfork knows the system call conventions of x86_64 
 
 /// The child's whole life under this program.
 extern "C" fn embark(embarkation: &mut Embarkation<'_>) -> ! {
-    let Err(failure) = become_program(embarkation.birth, embarkation.image);
+    let Err(failure) = become_program(embarkation.birth, embarkation.image, embarkation.unreset);
     embarkation.failure = Some(failure);
     // SAFETY: ends the process without running anything of the parent's.
     unsafe { libc::_exit(127) }
 }
 
-fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage, Errno)> {
+fn become_program(birth: &Birth<'_>, image: &Image, unreset: u64) -> Result<Infallible, (Stage, Errno)> {
     let at = |stage| move |errno| (stage, errno);
     for (from, to) in [(birth.stdin, 0), (birth.stdout, 1), (birth.stderr, 2)] {
         // SAFETY: an open descriptor onto one of the three standard numbers of the child's own table.
@@ -252,7 +268,7 @@ fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage
         let kill = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(kill).map_err(at(Stage::Setup))?;
     }
-    expect_signals();
+    expect_signals(unreset);
     let (arguments, environment) = (image.arguments.pointers.as_ptr(), image.environment.pointers.as_ptr());
     // SAFETY: program and both vectors are null-terminated and alive.
     unsafe { libc::execve(image.program.as_ptr(), arguments, environment) };
@@ -261,16 +277,35 @@ fn become_program(birth: &Birth<'_>, image: &Image) -> Result<Infallible, (Stage
 
 /// Default actions first, then no blocked signal: a handler of the daemon's must not run in its memory on the child's
 /// account. Also undoes what exec would pass on, such as the SIGPIPE that Rust ignores for itself.
-fn expect_signals() {
+fn expect_signals(unreset: u64) {
     let mut none = MaybeUninit::uninit();
     // SAFETY: plain system calls on the child's own table and on a set that lives on this stack.
     unsafe {
-        for signal in 1..=LAST_SIGNAL {
+        for signal in (1..=LAST_SIGNAL).filter(|signal| unreset & bit(*signal) != 0) {
             libc::signal(signal, libc::SIG_DFL);
         }
         libc::sigemptyset(none.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
     }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals this program ignores: SIGPIPE, and what it was started with. It sets no further one to be ignored.
+fn ignored_signals() -> u64 {
+    static IGNORED: OnceLock<u64> = OnceLock::new();
+    let is_ignored = |signal: &i32| {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: asks for an action, which is plain integers, and sets none. Zeroes stay where there is no such signal.
+        let action = unsafe {
+            libc::sigaction(*signal, ptr::null(), action.as_mut_ptr());
+            action.assume_init()
+        };
+        action.sa_sigaction == libc::SIG_IGN
+    };
+    *IGNORED.get_or_init(|| (1..=LAST_SIGNAL).filter(is_ignored).map(bit).sum())
 }
 
 /// All signals of this thread blocked, until dropped.
@@ -326,6 +361,25 @@ pub(super) fn seal_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps what all threads allocate in one heap: what a start's burst leaves free between the allocations of one thread serves the
+/// others. Once, before the first thread is started.
+pub(crate) fn share_one_heap() {
+    // SAFETY: a parameter of the C library's allocator, set before another thread can be inside it.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives free pages of the heap back to the kernel. A few milliseconds, in which nobody can allocate.
+pub(super) fn give_memory_back() {
+    // SAFETY: the C library's allocator locks itself.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The wait(2) status of a process whose parent has waited for it. `None` before that, and on a kernel older than 6.15.
 pub(super) fn exit_code(pidfd: &OwnedFd) -> Option<i32> {
     let wanted = u64::from(libc::PIDFD_INFO_EXIT);
@@ -360,6 +414,10 @@ mod tests {
         clone3(0, 0, embarkation)
     }
 
+    fn cleared_by_the_kernel(embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
+        fork(None, embarkation)
+    }
+
     /// Signals 32 and 33, which it keeps for itself.
     const OF_THE_C_LIBRARY: u64 = 0b11 << 31;
 
@@ -381,7 +439,7 @@ mod tests {
             dies_with_thread: false,
         };
         let image = Image::new(&birth).unwrap();
-        let mut embarkation = Embarkation { birth: &birth, image: &image, failure: None };
+        let mut embarkation = Embarkation::new(&birth, &image);
         let blocked = SignalsBlocked::new();
         let newborn = children::register(|| fork(&mut embarkation)).unwrap();
         drop(blocked);
@@ -396,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_child_is_born_with_and_without_clone3_and_expects_every_signal() {
-        let forks: [Fork; 2] = [outside_cgroups, clone];
+        let forks: [Fork; 3] = [cleared_by_the_kernel, outside_cgroups, clone];
         for fork in forks {
             let status = output("exec cat /proc/self/status", fork);
             for mask in ["SigBlk:", "SigIgn:", "SigCgt:"] {

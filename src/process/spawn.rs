@@ -3,11 +3,10 @@
 //! Called by the host, on a blocking thread. Keeps no records and watches nothing.
 
 use super::birth::{Birth, BirthError, Newborn, Stage};
-use super::cgroup::Cgroup;
 use super::{children, mark};
 use berth_actors::host::SpawnError;
 use berth_actors::spec::ProcessSpec;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::fs::File;
 use std::io::ErrorKind;
 
@@ -21,12 +20,11 @@ pub(super) struct Marks<'a> {
 pub(super) fn start(
     spec: &ProcessSpec,
     log: &File,
-    cgroup: Option<&Cgroup>,
+    cgroup: Option<BorrowedFd<'_>>,
     marks: &Marks<'_>,
 ) -> Result<Newborn, SpawnError> {
     let failed = |error: BirthError| classify(spec, &error);
     let null = File::open("/dev/null").map_err(|error| failed(Stage::Prepare.failed(error)))?;
-    let cgroup = cgroup.and_then(|cgroup| cgroup.open().ok());
     let name = spec.arg0.as_ref().map_or_else(|| spec.program.as_os_str().to_owned(), Into::into);
     let own_marks = [(mark::TOKEN, marks.token), (mark::COMPONENT, marks.component)];
     let environment =
@@ -39,7 +37,7 @@ pub(super) fn start(
         stdin: null.as_fd(),
         stdout: log.as_fd(),
         stderr: log.as_fd(),
-        cgroup: cgroup.as_ref().map(AsFd::as_fd),
+        cgroup,
         user: spec.user,
         passed: spec.ready.as_ref().map(|passed| (passed.file.as_fd(), passed.number)),
         dies_with_thread: false,

@@ -103,7 +103,7 @@ impl FromIterator<Entry> for Table {
     }
 }
 
-fn pids() -> io::Result<Vec<u32>> {
+pub(super) fn pids() -> io::Result<Vec<u32>> {
     let names = std::fs::read_dir("/proc")?.map(|entry| entry.map(|entry| entry.file_name()));
     names.filter_map(|name| name.map(|name| name.to_str()?.parse().ok()).transpose()).collect()
 }

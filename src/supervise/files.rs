@@ -24,6 +24,10 @@ impl ClusterFiles for ServiceFiles {
         no_cluster(cluster)
     }
 
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal> {
+        Err(Refusal::NotFound("there is no kcp: this daemon runs plain services".to_owned()))
+    }
+
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         no_cluster(cluster)
     }

@@ -36,6 +36,8 @@ pub const CLOCK_SKEW: Duration = DAY.saturating_mul(30);
 
 /// initdb takes 0.4 s on an idle disk; a disk that needs a minute is broken.
 pub const INITDB_DEADLINE: Duration = s(60);
+/// A killed postgres that is to be deleted is started once more: crash recovery, seldom more than a second.
+pub const LAST_START_DEADLINE: Duration = s(30);
 /// Every probe that comes too early leaves a FATAL line in the postgres log, so not faster.
 pub const POSTGRES_PROBE: Duration = ms(50);
 /// A login round over a local socket takes 2 ms; a server in recovery answers at once with an error.

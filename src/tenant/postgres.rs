@@ -6,6 +6,7 @@ mod access;
 pub mod databases;
 mod initdb;
 pub(super) mod leftovers;
+mod shared_memory;
 
 use super::dsn::Database;
 use super::seat::Seat;

@@ -57,7 +57,7 @@ pub fn distribution_of(chain: &ChainStatus) -> Distribution {
     }
 }
 
-fn postgres_of(tenant: &Tenant) -> Postgres {
+pub fn postgres_of(tenant: &Tenant) -> Postgres {
     let accounts = tenant.accounts();
     Postgres {
         seat: tenant.seat().clone(),
@@ -153,6 +153,10 @@ mod tests {
     impl Guard for Nobody {
         async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
             Ok(())
+        }
+
+        async fn lost(&self) {
+            std::future::pending::<()>().await;
         }
     }
 

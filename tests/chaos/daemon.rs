@@ -4,7 +4,7 @@ use super::estate::StandIns;
 use actix::prelude::*;
 use berth::control::{ControlServer, DaemonDesk, EventHub, rendezvous};
 use berth::discover::SockDiag;
-use berth::front::{Front, FrontConfig};
+use berth::front::{Descriptors, Front, FrontConfig};
 use berth::kcp::HandoverFile;
 use berth::layout::Layout;
 use berth::preflight;
@@ -14,6 +14,7 @@ use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
 use berth_actors::message::Command;
 use berth_actors::root::{Kcp, Root, WhenDown, World};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +28,11 @@ pub const ROLE: &str = "daemon";
 const DRAIN_LIMIT: Duration = Duration::from_millis(300);
 
 pub fn main(words: &[String]) -> ExitCode {
-    let [state, run, front] = words else { panic!("daemon STATE RUN FRONT") };
+    let [state, run, front, files @ ..] = words else { panic!("daemon STATE RUN FRONT [OPEN-FILES]") };
+    if let [files] = files {
+        let limit = files.parse().ok();
+        setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    }
     let layout = Layout::new(PathBuf::from(state), Some(PathBuf::from(run)));
     tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
     match actix::System::new().block_on(live(layout, front.parse().unwrap())) {
@@ -46,7 +51,8 @@ async fn live(layout: Layout, listen: SocketAddr) -> Result<(), String> {
     let journal = HandoverFile::new(&layout);
     journal.read().await?;
     orphans::adopt().map_err(text)?;
-    let front = Front::bind(listen, FrontConfig::default()).map_err(text)?;
+    let (caps, _) = FrontConfig::default().within(Descriptors::of_this_process());
+    let front = Front::bind(listen, caps).map_err(text)?;
     let processes = ProcessHost::new(&layout).map_err(text)?;
     let (events, received) = broadcast::channel(1024);
     let outside = Outside { processes: Arc::new(processes), listeners: Arc::new(SockDiag), events };
@@ -56,6 +62,7 @@ async fn live(layout: Layout, listen: SocketAddr) -> Result<(), String> {
         journal: Arc::new(journal),
         dataplane: Arc::new(front.clone()),
         drain_limit: DRAIN_LIMIT,
+        canary: None,
     };
     let world = World { outside, estate: Arc::clone(&stand_ins) as _, kcp: Some(kcp), starts_at_once: 2 };
     let root = Root::new(world).start();

@@ -5,13 +5,15 @@ use super::line::{Place, ask};
 use async_trait::async_trait;
 use berth::components::{Components, Program};
 use berth::estate::HostEstate;
-use berth::kcp::KcpConfig;
+use berth::kcp::{KcpConfig, Releases};
 use berth::layout::Layout;
 use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
 use berth::{fault, files};
-use berth_actors::host::{Estate, KcpApi, Lease, Recorded, TenantRecord};
+use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
+use berth_actors::handover::{Side, Wish};
+use berth_actors::host::{Changes, Estate, Findings, KcpApi, Lease, NoPulse, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
@@ -52,6 +54,9 @@ impl StandIns {
             stand_in_knobs: BTreeMap::new(),
             front_port: 0,
             shutdown_delay: Duration::ZERO,
+            ports: None,
+            releases: Releases::open(layout).unwrap_or_else(|reason| panic!("{reason}")),
+            goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };
         let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };
@@ -141,6 +146,14 @@ impl Estate for StandIns {
         self.real.put_tenant(record).await
     }
 
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.real.plan_adoption(name).await
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        self.real.adopt_data(name, consent).await
+    }
+
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         self.real.erase_tenant(name).await
     }
@@ -153,10 +166,14 @@ impl KcpApi for StandIns {
         Ok((holder != "-").then(|| Lease { uid: holder.clone(), resource_version: "1".into(), holder }))
     }
 
-    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn lease_changes(&self, _through: SocketAddr) -> Result<Changes, String> {
+        Err("a stand-in tells nobody".to_owned())
+    }
+
+    async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let dropped = ask(&Place::Port(through), &format!("drop lease {}", lease.holder)).await;
         fault::point("lease-deleted");
-        dropped.map(drop)
+        dropped.map(|_| true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
@@ -173,9 +190,25 @@ impl KcpApi for StandIns {
         }
     }
 
-    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+    async fn pulse(&self, _: SocketAddr, _: Duration) -> Result<Duration, NoPulse> {
+        Err(NoPulse::Unasked("a stand-in has no watches".to_owned()))
+    }
+
+    async fn stage(&self, slot: SlotName, _wish: &Wish) -> Result<(), String> {
         let dir = self.layout.kcp_chain(slot.chain());
         files::private_dir(&dir, None).map_err(|error| error.to_string())?;
         files::write_atomic(&dir.join("staged"), b"shared", None).map_err(|error| error.to_string())
+    }
+
+    async fn promote(&self, _slot: SlotName) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn side(&self, _slot: SlotName) -> Side {
+        Side::default()
+    }
+
+    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+        Findings::default()
     }
 }

@@ -6,17 +6,20 @@
 //! verdict   what must hold afterwards, seen from outside         census   the processes, from /proc
 //! writers   clients that remember every write that was acknowledged
 //! component, blueprint, estate, daemon, line                     the stand-ins: small programs under the real tree
+//! flood     a storm of another kind: twenty thousand clients at the front
 //! ```
-//! The test and the example call [`main`]. Nothing here asks the daemon what it could see for itself.
+//! The test and the example call [`main`], `front_storm` calls [`flood::main`]. Nothing here asks the daemon what it could see for itself.
 
 #![allow(
+    dead_code,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
     unreachable_pub,
-    reason = "a storm that cannot go on has failed; its files need not outlive a crash; it is a crate of its own"
+    reason = "a storm that cannot go on has failed; its files need not outlive a crash; it is a crate of its own; each \
+              program uses its own part"
 )]
 
 mod args;
@@ -25,6 +28,7 @@ mod census;
 mod component;
 mod daemon;
 mod estate;
+pub mod flood;
 mod line;
 mod plan;
 mod storm;

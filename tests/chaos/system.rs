@@ -26,6 +26,8 @@ pub struct System {
     pub kind: Kind,
     pub layout: Layout,
     pub front: SocketAddr,
+    /// The daemon's limit of open files, where it is to be a low one.
+    pub open_files: Option<u64>,
     dir: Option<tempfile::TempDir>,
     daemon: Option<Child>,
     /// Daemons that were started.
@@ -41,7 +43,7 @@ impl System {
             .unwrap();
         let layout = Layout::new(dir.path().join("state"), Some(dir.path().join("run")));
         let front = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Self { kind, layout, front, dir: Some(dir), daemon: None, daemons: 0 }
+        Self { kind, layout, front, open_files: None, dir: Some(dir), daemon: None, daemons: 0 }
     }
 
     pub fn client(&self) -> Client {
@@ -70,7 +72,7 @@ impl System {
             Kind::StandIn => {
                 let mut command = Command::new(std::env::current_exe().unwrap());
                 command.arg(daemon::ROLE).args([self.layout.state(), self.layout.run()]);
-                command.arg(self.front.to_string());
+                command.arg(self.front.to_string()).args(self.open_files.map(|files| files.to_string()));
                 command
             }
             Kind::Real => self.dev(),
@@ -121,6 +123,10 @@ impl System {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    pub fn daemon_pid(&self) -> u32 {
+        self.daemon.as_ref().expect("it was started").id()
     }
 
     pub fn daemon_is_dead(&mut self) -> bool {

@@ -182,6 +182,11 @@ impl Home {
         self.launch(self.command(arguments).envs(environment.iter().copied()).stdin(Stdio::null()))
     }
 
+    /// Starts a command whose end the test waits for later.
+    pub fn run_in_background(&self, arguments: &[&str]) -> Dev<'_> {
+        self.run(arguments, &[])
+    }
+
     /// Starts a daemon by a command of the test's own making.
     pub fn launch(&self, command: &mut Command) -> Dev<'_> {
         let log = self.dir.path().join("daemon.log");

@@ -119,6 +119,8 @@ pub async fn line(log: &Path, offset: u64, part: &str) -> String {
     line.unwrap()
 }
 
+type Connected = tokio::task::JoinHandle<Result<(), tokio_postgres::Error>>;
+
 /// A tenant's postgres with the database and role of kine.
 pub struct Postgres {
     home: PathBuf,
@@ -177,13 +179,26 @@ impl Postgres {
     }
 
     pub async fn sql(&self, database: &str, statement: &str) {
-        let mut config = tokio_postgres::Config::new();
-        config.host_path(&self.home).user("postgres").dbname(database);
-        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
-        let connection = tokio::spawn(connection);
+        let (client, connection) = self.client(database).await;
         client.batch_execute(statement).await.unwrap();
         drop(client);
         connection.await.unwrap().unwrap();
+    }
+
+    /// The one text a query gives.
+    pub async fn text(&self, database: &str, query: &str) -> String {
+        let (client, connection) = self.client(database).await;
+        let text = client.query_one(query, &[]).await.unwrap().get(0);
+        drop(client);
+        connection.await.unwrap().unwrap();
+        text
+    }
+
+    async fn client(&self, database: &str) -> (tokio_postgres::Client, Connected) {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(&self.home).user("postgres").dbname(database);
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+        (client, tokio::spawn(connection))
     }
 }
 

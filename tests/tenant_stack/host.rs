@@ -84,6 +84,10 @@ impl Guard for Agreeable {
     async fn check(&self, _note: &WaitNote) -> Result<(), PrepareError> {
         Ok(())
     }
+
+    async fn lost(&self) {
+        std::future::pending().await;
+    }
 }
 
 /// One live component. Killed when dropped, so that a failed test leaves nothing.
@@ -97,6 +101,11 @@ pub(crate) struct Life {
 /// Prepares and spawns; knows its port where it has one.
 pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Context) -> Life {
     let spec = blueprint.prepare(context, &WaitNote::default()).await.unwrap();
+    launch(name, blueprint, spec).await
+}
+
+/// Spawns what was prepared.
+pub(crate) async fn launch(name: &str, blueprint: &dyn Blueprint, spec: ProcessSpec) -> Life {
     let log = berth::files::open_log(&spec.output, spec.user).unwrap();
     let log_offset = log.metadata().unwrap().len();
     let mut command = Command::new(&spec.program);
@@ -117,6 +126,7 @@ pub(crate) async fn spawn(name: &str, blueprint: &dyn Blueprint, context: &Conte
     let address = match blueprint.listens() {
         Listens::No => None,
         Listens::OneTcp => Some(discover(&mut child, &spec.output).await),
+        Listens::Fixed(address) => Some(address),
     };
     let running = Running { identity, address, log: spec.output.clone(), log_offset };
     Life { name: name.to_owned(), child, running, spec }
@@ -175,6 +185,16 @@ pub(crate) async fn end(life: &mut Life, plan: StopPlan) -> ExitStatus {
         .await
         .unwrap_or_else(|_| panic!("{} does not stop\n{}", life.name, log_tail(&life.running.log)))
         .unwrap()
+}
+
+/// As the tree would: the signal, the same once more where the plan says so, SIGKILL never. Also how often it was asked.
+pub(crate) async fn end_by_plan(life: &mut Life, plan: StopPlan) -> (ExitStatus, u8) {
+    signal(life, plan.signal);
+    let again = plan.repeat_after.expect("its plan repeats the signal");
+    if let Ok(status) = tokio::time::timeout(again, life.child.wait()).await {
+        return (status.unwrap(), 1);
+    }
+    (end(life, plan).await, 2)
 }
 
 pub(crate) async fn kill(life: &mut Life) {

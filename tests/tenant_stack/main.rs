@@ -10,6 +10,7 @@
 )]
 
 mod host;
+mod traps;
 
 use berth::log_line;
 use berth::policy::Policies;
@@ -54,7 +55,10 @@ async fn admin(place: &Place) -> Client {
 async fn a_tenant_starts_stops_and_starts_again_with_its_data() {
     let place = Place::new("demo");
     let steps = steps(&place);
+    let plugins = Path::new("/usr/libexec/kubernetes");
+    let was_there = plugins.exists();
     let lives = host::start(&steps).await;
+    assert_eq!(plugins.exists(), was_there, "the controller manager stays in its directory");
 
     let client = admin(&place).await;
     let names: Vec<_> = Api::<Namespace>::all(client.clone())
@@ -87,6 +91,13 @@ async fn a_tenant_starts_stops_and_starts_again_with_its_data() {
 
     // A killed postgres comes back under them; each gate opens again without a restart.
     host::kill(&mut lives[0]).await;
+    // kine logs key and value of a write that fails.
+    secret.metadata.name = Some("s2".to_owned());
+    let creation = PostParams::default();
+    let unwritten = secrets.create(&creation, &secret);
+    assert!(!matches!(tokio::time::timeout(RIDE_THROUGH, unwritten).await, Ok(Ok(_))));
+    let kines_words = std::fs::read_to_string(&lives[2].running.log).unwrap();
+    assert!(!kines_words.contains(SECRET), "a Secret's value is in its log");
     let at = std::time::Instant::now();
     for (step, life) in steps.iter().zip(&mut lives) {
         if step.component == postgres::NAME {
@@ -227,9 +238,11 @@ async fn postgres_starts_over_whatever_a_killed_postmaster_left() {
     host::ready(blueprint, &mut life, deadline).await.unwrap();
     busy.await.unwrap().unwrap_err();
 
-    // A disk that was full.
+    // A disk that was full, and a restore that was too generous.
     host::kill(&mut life).await;
     place.write(&pid_file, b"");
+    let generous = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(pid_file.parent().unwrap(), generous).unwrap();
     let mut life = host::spawn(postgres::NAME, blueprint, &Context::default()).await;
     host::ready(blueprint, &mut life, deadline).await.unwrap();
 
@@ -268,7 +281,9 @@ async fn a_kine_on_tcp_keeps_its_port_and_says_what_postgres_refuses() {
     let mut life = host::spawn(kine::NAME, &slot, &Context::default()).await;
     let gate = host::ready(&slot, &mut life, deadline).await;
     assert!(matches!(&gate, Err(GateError::Fatal(reason)) if reason.contains("3D000")), "{gate:?}");
-    host::kill(&mut life).await;
+    // It tries for ever, and is deaf to the first SIGTERM meanwhile.
+    let (status, asked) = host::end_by_plan(&mut life, plan).await;
+    assert_eq!((status.code(), asked), (Some(1), 2));
     host::stop(&steps, lives).await;
 }
 

@@ -188,6 +188,11 @@ impl House {
                     self.tell_child(index, Happening::Timer { timer, attempt })?;
                 }
             }
+            7 => {
+                if let Some(identity) = self.seats[index].live.clone() {
+                    self.tell_child(index, Happening::Unguarded { identity })?;
+                }
+            }
             6 if badly => {
                 self.crash()?;
                 self.tell_chain(if index.is_multiple_of(2) { Event::Up } else { Event::Down })?;
@@ -230,7 +235,7 @@ impl House {
 }
 
 fn events() -> impl Strategy<Value = Vec<(usize, u8, bool)>> {
-    let what = prop_oneof![4 => Just(0u8), 6 => Just(1), 8 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5), 1 => Just(6)];
+    let what = prop_oneof![4 => Just(0u8), 6 => Just(1), 8 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5), 1 => Just(6), 1 => Just(7)];
     prop::collection::vec((0usize..5, what, prop::bool::weighted(0.3)), 0..500)
 }
 

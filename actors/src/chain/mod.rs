@@ -207,6 +207,10 @@ impl Chain {
                 link.stage = Stage::Ready;
                 link.reason = None;
             }
+            Life::Unguarded if link.stage == Stage::Ready => {
+                link.recheck = Some(link.start_deadline.max(link.recheck.unwrap_or_default()));
+            }
+            Life::Unguarded => {}
             Life::Due => link.stage = Stage::Due,
             Life::Ended => {
                 link.stage = Stage::Ended;

@@ -54,7 +54,7 @@ impl Child {
         let life = match &then {
             Then::Down => Life::Stopping,
             Then::Judge { failure, .. } => Life::Dead { failure: failure.clone() },
-            Then::Fail { reason } => Life::Dead { failure: reason.clone() },
+            Then::Fail { reason, .. } => Life::Dead { failure: reason.clone() },
             Then::Rest { .. } => Life::Ended,
         };
         let mut effects = vec![
@@ -83,7 +83,7 @@ impl Child {
             [Timer::Gate, Timer::Stop, Timer::Repeat].into_iter().map(Effect::Disarm).collect();
         effects.push(self.arm(Timer::Reap, REAP_DEADLINE));
         match &then {
-            Then::Judge { failure, .. } | Then::Fail { reason: failure } => {
+            Then::Judge { failure, .. } | Then::Fail { reason: failure, .. } => {
                 effects.push(Effect::Became(Life::Dead { failure: failure.clone() }));
             }
             Then::Rest { .. } => effects.push(Effect::Became(Life::Ended)),
@@ -131,7 +131,7 @@ impl Child {
         let mut effects = vec![Effect::Disarm(Timer::Reap)];
         effects.extend(match then {
             Then::Down => self.down(),
-            Then::Fail { reason } => self.fail(reason, false),
+            Then::Fail { reason, refused } => self.fail(reason, refused),
             Then::Judge { failure, status, ready_for } => self.judge(failure, status, ready_for, now),
             Then::Rest { how, rest: Rest::Done } => self.done(how),
             Then::Rest { how, rest: Rest::Failed } => self.fail(unrestarted(&how), false),

@@ -54,6 +54,10 @@ pub enum Event {
         identity: Identity,
         result: Result<(), GateError>,
     },
+    /// The identity guard holds its database no more.
+    Unguarded {
+        identity: Identity,
+    },
     Exited {
         identity: Identity,
         status: ExitStatus,
@@ -134,6 +138,10 @@ pub enum Timer {
     Reap,
 }
 
+impl Timer {
+    pub(super) const KINDS: usize = Self::Reap as usize + 1;
+}
+
 /// A child's life as the chain sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Life {
@@ -148,6 +156,8 @@ pub enum Life {
     Ready {
         took: Option<Duration>,
     },
+    /// Ready, but the identity guard has lost its hold: it is to be looked at again.
+    Unguarded,
     /// Alive, but the gate stayed closed after an earlier step's restart.
     Red,
     Stopping,

@@ -50,9 +50,10 @@ enum Then {
         status: Option<ExitStatus>,
         ready_for: Option<Duration>,
     },
-    /// No restart can help.
+    /// No restart can help. `refused`: the identity guard said no.
     Fail {
         reason: String,
+        refused: bool,
     },
     /// The restart policy leaves it at this end.
     Rest {

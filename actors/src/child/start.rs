@@ -108,7 +108,17 @@ impl Child {
             Err(GateError::Hopeless(failure)) => {
                 self.end_start(Then::Judge { failure, status: None, ready_for: None }, true)
             }
-            Err(GateError::Fatal(reason)) => self.end_start(Then::Fail { reason }, false),
+            Err(GateError::Fatal(reason)) => self.end_start(Then::Fail { reason, refused: false }, false),
+            Err(GateError::Refused(reason)) => self.end_start(Then::Fail { reason, refused: true }, false),
+        }
+    }
+
+    /// The chain has it looked at again, in its turn. Not before it is ready: its start, or its recheck, asks the guard anyway.
+    pub(super) fn unguarded(&self) -> Vec<Effect> {
+        if matches!(self.phase, Phase::Ready { .. }) {
+            vec![Effect::Became(Life::Unguarded)]
+        } else {
+            Vec::new()
         }
     }
 

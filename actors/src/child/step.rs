@@ -29,6 +29,7 @@ impl Child {
                 Err(failure) => self.end_start(Then::Judge { failure, status: None, ready_for: None }, true),
             },
             Event::Gate { identity, result } if self.is(&identity) => self.gate(result, now),
+            Event::Unguarded { identity } if self.is(&identity) => self.unguarded(),
             Event::Exited { identity, status } if self.is(&identity) => self.exited(&identity, status, now),
             Event::Reaped { identity, result } if self.is(&identity) => self.reaped(result, now),
             Event::Adopted { .. }
@@ -39,6 +40,7 @@ impl Child {
             | Event::Timer { .. }
             | Event::Discovered { .. }
             | Event::Gate { .. }
+            | Event::Unguarded { .. }
             | Event::Exited { .. }
             | Event::Reaped { .. } => Vec::new(),
         }

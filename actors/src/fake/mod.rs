@@ -360,6 +360,10 @@ impl Listeners for FakeHost {
         let port = u16::try_from(identity.pid).unwrap_or(0) + 4000;
         Ok(SocketAddr::from(([127, 0, 0, 1], port)))
     }
+
+    async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String> {
+        self.listening(identity).await.map(|_| address)
+    }
 }
 
 /// A component whose gate the test opens and closes.
@@ -397,6 +401,12 @@ impl FakeComponent {
     /// The previous address each preparation was told.
     pub fn previous_addresses(&self) -> Vec<Option<SocketAddr>> {
         self.previous.lock().map(|previous| previous.clone()).unwrap_or_default()
+    }
+
+    /// It gets no port to find, but this one.
+    #[must_use]
+    pub fn at(self, address: SocketAddr) -> Self {
+        Self { listens: Listens::Fixed(address), ..self }
     }
 
     /// Gates of later starts and rechecks open only while this is true.
@@ -455,6 +465,7 @@ impl Blueprint for FakeComponent {
 #[derive(Debug, Clone, Default)]
 pub struct FakeGuard {
     verdict: Arc<Mutex<Option<PrepareError>>>,
+    losses: Arc<tokio::sync::Notify>,
 }
 
 impl FakeGuard {
@@ -462,6 +473,16 @@ impl FakeGuard {
         if let Ok(mut current) = self.verdict.lock() {
             *current = verdict;
         }
+    }
+
+    /// Why it refuses, if it does.
+    pub fn verdict(&self) -> Option<String> {
+        self.verdict.lock().ok()?.as_ref().map(ToString::to_string)
+    }
+
+    /// Its hold is lost, if anybody waits for that.
+    pub fn lose(&self) {
+        self.losses.notify_waiters();
     }
 }
 
@@ -472,6 +493,10 @@ impl Guard for FakeGuard {
             Ok(Some(error)) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn lost(&self) {
+        self.losses.notified().await;
     }
 }
 

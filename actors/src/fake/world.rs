@@ -1,17 +1,21 @@
 //! The rest of a scripted host: an estate of fake chains, a front without sockets, a lease without an API server.
 
-use super::{Diary, FakeComponent, FakeHost, step};
+use super::{Diary, FakeComponent, FakeGuard, FakeHost, step};
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
-use crate::handover::Record;
+use crate::data_adoption::{AdoptionError, AdoptionPlan, Consent};
+use crate::handover::{Record, Side, Wish};
 use crate::host::{
-    Dataplane, Distribution, DrainReport, Estate, Journal, KcpApi, Lease, Recorded, TenantRecord,
+    Changes, Dataplane, Distribution, DrainReport, Estate, Findings, History, Journal, KcpApi, Lease,
+    NoPulse, Recorded, TenantRecord,
 };
 use crate::identity::SlotName;
 use crate::policy::RestartPolicy;
 use crate::root::{Kcp, World};
-use crate::spec::{Reaction, Step};
+use crate::spec::{Reaction, Seam, Step};
 use crate::status::{FrontStatus, FrontTarget};
 use async_trait::async_trait;
+use futures::stream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,8 +29,11 @@ pub struct FakeWorld {
     pub diary: Diary,
     components: Arc<Mutex<BTreeMap<String, FakeComponent>>>,
     policies: Arc<Mutex<BTreeMap<String, RestartPolicy>>>,
+    guards: Arc<Mutex<BTreeMap<String, FakeGuard>>>,
     state: Arc<Mutex<State>>,
     stalled: watch::Sender<Option<String>>,
+    /// Where somebody tells of changes of the lease.
+    lease_told: Option<watch::Sender<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +46,12 @@ struct State {
     lease: Option<Lease>,
     torn: BTreeSet<String>,
     broken_canary: bool,
+    pulse: Option<Result<Duration, NoPulse>>,
+    cadence: Option<Cadence>,
     broken_disk: bool,
+    past: Vec<Record>,
+    findings: Findings,
+    looks_at_the_clock: u32,
 }
 
 fn record(name: &str) -> TenantRecord {
@@ -57,6 +69,12 @@ impl FakeWorld {
     pub fn component(&self, id: &str) -> FakeComponent {
         let mut components = self.components.lock().unwrap_or_else(PoisonError::into_inner);
         components.entry(id.to_owned()).or_default().clone()
+    }
+
+    /// The identity guard of a tenant; made on first use.
+    pub fn guard(&self, tenant: &str) -> FakeGuard {
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.entry(tenant.to_owned()).or_default().clone()
     }
 
     /// The restart policy of `demo/kine`, where it is not the default, for daemons that start from now on.
@@ -106,10 +124,35 @@ impl FakeWorld {
     pub fn set_lease(&self, holder: &str) {
         let holder = holder.to_owned();
         self.state().lease = Some(Lease { holder, uid: "1".into(), resource_version: "1".into() });
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+    }
+
+    /// Nobody holds it.
+    pub fn drop_lease(&self) {
+        self.state().lease = None;
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+    }
+
+    /// Changes of the lease are told.
+    #[must_use]
+    pub fn with_lease_watch(self) -> Self {
+        Self { lease_told: Some(watch::Sender::new(())), ..self }
     }
 
     pub fn break_canary(&self) {
         self.state().broken_canary = true;
+    }
+
+    /// The serving slot has a canary that flies at `cadence`.
+    #[must_use]
+    pub fn with_canary(self, cadence: Cadence) -> Self {
+        self.state().cadence = Some(cadence);
+        self
+    }
+
+    /// What comes of flights that begin from now on.
+    pub fn set_pulse(&self, pulse: Result<Duration, NoPulse>) {
+        self.state().pulse = Some(pulse);
     }
 
     /// While broken, no record can be written or erased.
@@ -133,6 +176,16 @@ impl FakeWorld {
     /// Whether desired state has this tenant, and wants it to run.
     pub fn desired(&self, name: &str) -> Option<bool> {
         self.state().tenants.get(name).map(|record| record.run)
+    }
+
+    /// The history.
+    pub fn past(&self) -> Vec<Record> {
+        self.state().past.clone()
+    }
+
+    /// What the next examination finds.
+    pub fn set_findings(&self, findings: Findings) {
+        self.state().findings = findings;
     }
 
     pub fn record(&self) -> Option<Record> {
@@ -172,6 +225,7 @@ impl FakeWorld {
             journal: Arc::new(self.clone()),
             dataplane: Arc::new(self.clone()),
             drain_limit: Duration::from_secs(4),
+            canary: self.state().cadence,
         };
         World { outside, estate: Arc::new(self.clone()), kcp: Some(kcp), starts_at_once: 2 }
     }
@@ -206,7 +260,11 @@ impl Estate for FakeWorld {
     }
 
     fn tenant(&self, name: &str) -> Result<Vec<Step>, String> {
-        Ok(self.chain(name, &["postgres", "kine", "apiserver"]))
+        let mut steps = self.chain(name, &["postgres", "kine", "apiserver"]);
+        if let Some(apiserver) = steps.last_mut() {
+            apiserver.seam = Seam::Guarded(Arc::new(self.guard(name)));
+        }
+        Ok(steps)
     }
 
     fn new_tenant(&self, name: &str) -> Result<TenantRecord, String> {
@@ -231,6 +289,25 @@ impl Estate for FakeWorld {
         self.diary.write(format!("put {} {}", record.name, record.run));
         self.state().tenants.insert(record.name.clone(), record.clone());
         self.answer(format!("put {}", record.name)).await;
+        Ok(())
+    }
+
+    async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {
+        self.host.alive().await;
+        let refusal =
+            self.guard(name).verdict().ok_or_else(|| AdoptionError::Refused("no refusal".into()))?;
+        let digest = format!("plan of {refusal}");
+        Ok(AdoptionPlan { differs: vec![refusal], changes: vec![], beware: vec![], take_over: None, digest })
+    }
+
+    async fn adopt_data(&self, name: &str, consent: &Consent) -> Result<(), AdoptionError> {
+        let plan = self.plan_adoption(name).await?;
+        if plan.digest != consent.plan {
+            return Err(AdoptionError::Refused("that is another plan".into()));
+        }
+        self.diary.write(format!("adopt {name}"));
+        self.answer(format!("adopt {name}")).await;
+        self.guard(name).set(None);
         Ok(())
     }
 
@@ -275,7 +352,29 @@ impl Journal for FakeWorld {
 
     async fn read(&self) -> Result<Option<Record>, String> {
         self.host.alive().await;
-        Ok(self.record())
+        let record = self.record();
+        self.answer("journal read".to_owned()).await;
+        Ok(record)
+    }
+
+    async fn remember(&self, record: &Record) -> Result<(), String> {
+        self.host.alive().await;
+        let mut state = self.state();
+        if !state.past.iter().any(|past| past.began == record.began) {
+            state.past.push(record.clone());
+        }
+        Ok(())
+    }
+
+    async fn history(&self) -> Result<History, String> {
+        self.host.alive().await;
+        Ok(History { records: self.past(), unreadable: Vec::new() })
+    }
+
+    fn now(&self) -> String {
+        let mut state = self.state();
+        state.looks_at_the_clock += 1;
+        format!("2026-12-01T00:00:{:02}Z", state.looks_at_the_clock)
     }
 }
 
@@ -301,11 +400,29 @@ impl KcpApi for FakeWorld {
         Ok(state.lease.clone())
     }
 
-    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<(), String> {
+    async fn lease_changes(&self, _through: SocketAddr) -> Result<Changes, String> {
+        self.host.alive().await;
+        let Some(told) = self.lease_told.as_ref().map(watch::Sender::subscribe) else {
+            return Err("nobody tells".to_owned());
+        };
+        Ok(Box::pin(stream::unfold(told, |mut told| async {
+            told.changed().await.ok().map(|()| ((), told))
+        })))
+    }
+
+    async fn delete_lease(&self, _through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         self.host.alive().await;
         self.diary.write(format!("delete-lease {}", lease.holder));
+        let lives = |slot: &SlotName| {
+            lease.holder == format!("host_{slot}")
+                && self.host.pid(&format!("{}/kcp", slot.chain())).is_some()
+        };
+        if [SlotName::A, SlotName::B].iter().any(lives) {
+            self.diary.write(format!("under-a-leader {}", lease.holder));
+        }
         self.state().lease = None;
-        Ok(())
+        self.lease_told.iter().for_each(|told| told.send_replace(()));
+        Ok(true)
     }
 
     async fn leader_identity(&self, slot: SlotName) -> Result<Option<String>, String> {
@@ -319,9 +436,35 @@ impl KcpApi for FakeWorld {
         if self.state().broken_canary { Err("the watch on the new slot saw nothing".into()) } else { Ok(()) }
     }
 
-    async fn stage(&self, slot: SlotName) -> Result<(), String> {
+    async fn pulse(&self, address: SocketAddr, deadline: Duration) -> Result<Duration, NoPulse> {
         self.host.alive().await;
-        self.diary.write(format!("stage {slot}"));
+        self.diary.write(format!("pulse {address}"));
+        let pulse = self.state().pulse.clone().unwrap_or(Ok(Duration::from_millis(4)));
+        if pulse == Err(NoPulse::Silent) {
+            tokio::time::sleep(deadline).await;
+        }
+        pulse
+    }
+
+    async fn stage(&self, slot: SlotName, wish: &Wish) -> Result<(), String> {
+        self.host.alive().await;
+        self.diary.write(format!("stage {slot} {wish}"));
         Ok(())
+    }
+
+    async fn promote(&self, slot: SlotName) -> Result<(), String> {
+        self.host.alive().await;
+        self.diary.write(format!("promote {slot}"));
+        Ok(())
+    }
+
+    async fn side(&self, _slot: SlotName) -> Side {
+        self.host.alive().await;
+        Side { version: Some("v1".to_owned()), ..Side::default() }
+    }
+
+    async fn examine(&self, _slot: SlotName, _wish: &Wish) -> Findings {
+        self.host.alive().await;
+        self.state().findings.clone()
     }
 }

@@ -294,7 +294,11 @@ impl Handler<Command> for GroupActor {
             | Command::StopTenant { .. }
             | Command::RestartTenant { .. }
             | Command::RetryTenant { .. }
-            | Command::Handover => {
+            | Command::Handover { .. }
+            | Command::PlanHandover { .. }
+            | Command::HandoverHistory
+            | Command::PlanAdoption { .. }
+            | Command::AdoptData { .. } => {
                 let text = "this daemon runs plain services: it has no clusters and no kcp".to_owned();
                 answered(Err(Refusal::BadRequest(text)))
             }

@@ -5,7 +5,7 @@ use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::descent;
 use crate::front::Front;
-use crate::handover::{Phase, Record};
+use crate::handover::{Handover, Phase, Record};
 use crate::host::{Accounted, Estate, Journal, Recorded, TenantRecord};
 use crate::identity::{ComponentId, SlotName};
 use crate::message::Refusal;
@@ -38,7 +38,7 @@ impl Root {
         }
         let read = async move {
             let record = match journal {
-                Some(journal) => closed(&*journal).await?,
+                Some(journal) => recorded(&*journal).await?,
                 None => None,
             };
             let mut recorded = estate.tenants().await?;
@@ -73,14 +73,24 @@ impl Root {
 
     fn build(&mut self, loaded: Loaded, ctx: &mut Context<Self>) -> Result<(), Refusal> {
         self.unreadable = loaded.unreadable;
+        // The slot beside the active one that must not be stopped yet.
+        let mut kept = None;
+        let mut resumed = None;
         if let Some(record) = loaded.record {
             self.active = record.active();
+            // It is what a handover can go back to until the new slot was seen to serve.
+            kept = matches!(record.phase, Phase::Retargeted | Phase::Drained).then_some(record.from);
+            resumed = Handover::resume(record);
         }
         for tenant in loaded.tenants {
             self.adopt_record(tenant, ctx)?;
         }
         self.course = Course::Up;
-        self.adopt_survivors(&loaded.survivors);
+        self.adopt_survivors(&loaded.survivors, kept);
+        // A daemon that goes down right away leaves it to the next one.
+        if let Some(machine) = resumed.filter(|_| !self.down_after_load) {
+            self.resume_handover(machine, ctx);
+        }
         Ok(())
     }
 
@@ -98,14 +108,18 @@ impl Root {
     }
 
     /// A chain that should run goes on running, whatever else is starting; the rest of an earlier daemon's is stopped in order.
-    fn adopt_survivors(&mut self, survivors: &BTreeSet<String>) {
-        let active = self.active;
+    fn adopt_survivors(&mut self, survivors: &BTreeSet<String>, kept: Option<SlotName>) {
+        let standby = self.active.other();
         for chain in survivors {
-            let wanted =
-                self.records.get(chain).is_none_or(|record| record.run) && *chain != active.other().chain();
+            let is_standby = *chain == standby.chain();
+            let wanted = if is_standby {
+                kept == Some(standby)
+            } else {
+                self.records.get(chain).is_none_or(|record| record.run)
+            };
             self.queue.retain(|queued| !(wanted && queued == chain));
             // Nobody is connected to the other slot any more: its clients went through the daemon that is gone.
-            let hurry = (*chain == active.other().chain()).then_some(OLD_SLOT_STOP);
+            let hurry = is_standby.then_some(OLD_SLOT_STOP);
             let Some(owned) = self.owned_mut(chain) else { continue };
             owned.adopt();
             if wanted {
@@ -164,16 +178,15 @@ fn components(
     Ok(chains.iter().flat_map(of_chain).collect())
 }
 
-/// The journal's record. A handover that a dead daemon left half-done is closed here: the record names the slot that goes on
-/// serving, the other one is stopped, and the lease of a dead leader is looked after like any other.
-async fn closed(journal: &dyn Journal) -> Result<Option<Record>, String> {
-    let Some(mut record) = journal.read().await? else { return Ok(None) };
-    let end = if record.active() == record.to { Phase::Done } else { Phase::RolledBack };
-    if record.phase != end {
-        record.phase = end;
-        journal.write(&record).await?;
+/// The journal's record. One that is over may have missed its place in the history.
+async fn recorded(journal: &dyn Journal) -> Result<Option<Record>, String> {
+    let record = journal.read().await?;
+    if let Some(over) = record.as_ref().filter(|record| record.phase.is_over())
+        && let Err(reason) = journal.remember(over).await
+    {
+        tracing::warn!(%reason, "the last handover is not in the history");
     }
-    Ok(Some(record))
+    Ok(record)
 }
 
 /// The tenants there are. A deletion that a dead daemon left half-done is finished first: its processes were strays.

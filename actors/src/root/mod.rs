@@ -2,25 +2,30 @@
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
-//! `down` stops them, `handover` runs the blue/green plan, `leadership` waits on the lease.
+//! `data_adoption` overrides a refusal of the identity guard,
+//! `down` stops them, `handover` runs the blue/green plan and `plan` thinks it through, `leadership` waits on the lease.
 
+mod canary;
+mod data_adoption;
 mod down;
 mod handover;
 mod leadership;
 mod load;
 mod owned;
+mod plan;
 mod status;
 mod tenants;
 #[cfg(test)]
 mod tests;
 pub(crate) mod waiters;
 
+use crate::canary::Cadence;
 use crate::child::actor::Outside;
 use crate::front::{Front, Retarget};
 use crate::host::{Dataplane, Estate, Journal, KcpApi, TenantRecord};
 use crate::identity::SlotName;
 use crate::message::{Command, Refusal, Reply, TreeEvent};
-use crate::status::{ChainState, HandoverStatus};
+use crate::status::{ChainState, HandoverStatus, Handovers};
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
 use owned::Owned;
@@ -54,6 +59,8 @@ pub struct Kcp {
     pub dataplane: Arc<dyn Dataplane>,
     /// How long a drain may take before the connections that are left are cut.
     pub drain_limit: Duration,
+    /// `None`: nobody looks whether the serving slot's watches are alive.
+    pub canary: Option<Cadence>,
 }
 
 impl std::fmt::Debug for Kcp {
@@ -101,9 +108,12 @@ pub struct Root {
     descent: Option<down::Descent>,
     handover: Option<handover::Running>,
     last_handover: Option<HandoverStatus>,
+    handovers: Handovers,
     /// The pid of the kcp whose leadership was looked after, and the look that is under way.
     led_by: Option<u32>,
+    leads: Option<leadership::Leads>,
     look: Option<SpawnHandle>,
+    aviary: canary::Aviary,
 }
 
 impl Root {
@@ -127,8 +137,11 @@ impl Root {
             descent: None,
             handover: None,
             last_handover: None,
+            handovers: Handovers::default(),
             led_by: None,
+            leads: None,
             look: None,
+            aviary: canary::Aviary::default(),
         }
     }
 
@@ -172,6 +185,7 @@ impl Root {
         }
         self.follow(ctx);
         self.look_after_leadership(ctx);
+        self.keep_canary(ctx);
         if let Some(arrival) = self.arrival() {
             self.waiters.ready(&arrival);
         }
@@ -317,13 +331,17 @@ impl Handler<Command> for Root {
             _ if !self.is_up() => {
                 Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }
-            Command::Handover => self.begin_handover(ctx),
+            Command::Handover { wish } => self.begin_handover(wish, ctx),
+            Command::PlanHandover { wish } => self.plan_handover(wish),
+            Command::HandoverHistory => self.handover_history(),
             Command::CreateTenant { name } => self.create(name),
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),
             Command::StopTenant { name } => self.set_run(&name, false),
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
+            Command::PlanAdoption { name } => self.plan_adoption(name),
+            Command::AdoptData { name, consent } => self.adopt_data(name, consent),
             Command::Service { name, .. } => {
                 let text = format!("there is no service {name}: this daemon runs clusters");
                 Box::pin(fut::err(Refusal::NotFound(text)))

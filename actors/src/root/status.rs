@@ -25,8 +25,10 @@ impl Root {
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let strays = strays::lines(&*self.world.outside.processes);
         let remarks = self.world.outside.processes.remarks();
+        let canary = self.canary_status();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
+        let handovers = self.handovers.clone();
         Box::pin(async move {
             let gone = |error: MailboxError| Refusal::Failed(format!("a supervisor did not answer: {error}"));
             let store = match store {
@@ -52,6 +54,9 @@ impl Root {
                 strays,
                 remarks,
                 handover,
+                handovers,
+                canary,
+                upkeep: None,
             })))
         })
     }

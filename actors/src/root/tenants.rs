@@ -8,9 +8,9 @@ use crate::status::ChainState;
 use actix::prelude::*;
 use std::sync::Arc;
 
-type Answer = ResponseActFuture<Root, Result<Reply, Refusal>>;
+pub(super) type Answer = ResponseActFuture<Root, Result<Reply, Refusal>>;
 
-fn refuse(refusal: Refusal) -> Answer {
+pub(super) fn refuse(refusal: Refusal) -> Answer {
     Box::pin(fut::err(refusal))
 }
 
@@ -19,7 +19,7 @@ fn unknown(name: &str) -> Refusal {
 }
 
 /// The end of a wait; a waiter that was dropped lost its chain.
-async fn arrival(wait: Wait) -> Result<Reply, Refusal> {
+pub(super) async fn arrival(wait: Wait) -> Result<Reply, Refusal> {
     let gone = || Err(Refusal::Conflict("the cluster was deleted meanwhile".to_owned()));
     wait.await.unwrap_or_else(|_| gone()).map(|()| Reply::Done)
 }
@@ -69,7 +69,7 @@ impl Root {
     }
 
     /// Whether a command may change this tenant: a deletion that was begun is never taken back.
-    fn may_change(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn may_change(&self, name: &str) -> Result<(), Refusal> {
         self.is_whole(name)?;
         if self.records.get(name).is_some_and(|record| record.erase) {
             let text = format!("{name} is half deleted; berth cluster delete {name} finishes it");

@@ -1,36 +1,12 @@
-//! A handover in the tree: how far it came, how long each phase took, and what the drain did.
+//! A handover in the tree.
 
 use super::{Branch, Columns};
-use crate::cli::terminal::{Style, Tone, harmless};
-use crate::cli::units;
-use berth_actors::status::{HandoverOutcome, HandoverStatus};
+use crate::cli::handovers;
+use crate::cli::terminal::Style;
+use berth_actors::status::HandoverStatus;
 
 pub(super) fn branch(handover: &HandoverStatus, columns: &Columns, style: Style) -> Branch {
-    let outcome = match &handover.outcome {
-        HandoverOutcome::Running => style.paint(Tone::Busy, "running"),
-        HandoverOutcome::Done => style.paint(Tone::Good, "done"),
-        HandoverOutcome::RolledBack(reason) => {
-            style.paint(Tone::Bad, &format!("rolled back: {}", harmless(reason)))
-        }
-    };
-    let line =
-        format!("{}slot {} to {}, {outcome}", columns.head("handover", style), handover.from, handover.to);
-    let mut remarks = Vec::new();
-    if !handover.phases.is_empty() {
-        let phases = handover.phases.iter();
-        let phases: Vec<_> = phases.map(|p| format!("{} {}", p.phase, units::took(p.took_ms))).collect();
-        remarks.push(phases.join(", "));
-    }
-    if let Some(drain) = &handover.drain {
-        remarks.push(format!(
-            "drain: {} held, {} idle, {} self-closed, {} forced, {} raced in {}",
-            drain.held,
-            drain.idle,
-            drain.self_closed,
-            drain.forced,
-            drain.raced,
-            units::took(drain.took_ms)
-        ));
-    }
-    Branch { line, remarks, below: Vec::new() }
+    let (head, outcome) = (columns.head("handover", style), handovers::outcome(handover, style));
+    let line = format!("{head}slot {} to {}, {outcome}", handover.from, handover.to);
+    Branch { line, remarks: handovers::details(handover), below: Vec::new() }
 }

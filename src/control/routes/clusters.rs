@@ -1,6 +1,6 @@
 //! Tenant clusters: made, deleted, started, stopped, and how to reach them.
 
-use super::Shared;
+use super::{Shared, unexpected};
 use crate::control::answer::{NoBody, Problem, Segments, Strict};
 use crate::control::api::{Action, NewCluster};
 use crate::names;
@@ -8,7 +8,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use berth_actors::message::{Command, Refusal};
+use berth_actors::data_adoption::{AdoptionPlan, Consent};
+use berth_actors::message::{Command, Refusal, Reply};
 use berth_actors::status::ChainStatus;
 use serde_json::{Value, json};
 
@@ -53,6 +54,27 @@ pub(super) async fn act(
         }
     };
     backend.ask(command).await?;
+    Ok(Json(json!({})))
+}
+
+pub(super) async fn plan_adoption(
+    State(backend): State<Shared>,
+    segments: Segments,
+) -> Result<Json<AdoptionPlan>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    match backend.ask(Command::PlanAdoption { name }).await? {
+        Reply::Adoption(plan) => Ok(Json(*plan)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) async fn adopt(
+    State(backend): State<Shared>,
+    segments: Segments,
+    Strict(consent): Strict<Consent>,
+) -> Result<Json<Value>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    backend.ask(Command::AdoptData { name, consent }).await?;
     Ok(Json(json!({})))
 }
 

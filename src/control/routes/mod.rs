@@ -2,6 +2,7 @@
 
 mod clusters;
 mod daemon;
+mod kcp;
 mod nodes;
 mod services;
 mod streams;
@@ -51,7 +52,10 @@ impl Backend {
 
     async fn status(&self) -> Result<TreeStatus, Problem> {
         match self.ask(Command::Status).await? {
-            Reply::Status(status) => Ok(*status),
+            Reply::Status(mut status) => {
+                status.upkeep = self.files.upkeep(&status).await;
+                Ok(*status)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -62,6 +66,9 @@ fn unexpected(reply: &Reply) -> Problem {
         Reply::Done => "done",
         Reply::Status(_) => "a status",
         Reply::Handover(_) => "a handover",
+        Reply::Plan(_) => "a plan",
+        Reply::History(_) => "a history",
+        Reply::Adoption(_) => "the plan of an adoption",
     };
     Refusal::Failed(format!("the supervision tree answered with {kind}, which is not what was asked")).into()
 }
@@ -69,7 +76,10 @@ fn unexpected(reply: &Reply) -> Problem {
 pub(super) fn router(backend: Backend) -> Router {
     let reads = Router::new()
         .route("/v1/status", get(tree::status))
+        .route("/metrics", get(tree::metrics))
         .route("/v1/daemon", get(daemon::about))
+        .route("/v1/kcp/kubeconfig", get(kcp::kubeconfig))
+        .route("/v1/kcp/history", get(kcp::history))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
@@ -77,6 +87,8 @@ pub(super) fn router(backend: Backend) -> Router {
     let changes = Router::new()
         .route("/v1/clusters", post(clusters::create))
         .route("/v1/clusters/{cluster}", axum::routing::delete(clusters::delete))
+        .route("/v1/clusters/{cluster}/adoption", get(clusters::plan_adoption))
+        .route("/v1/clusters/{cluster}/adopt", post(clusters::adopt))
         .route("/v1/clusters/{cluster}/{action}", post(clusters::act))
         .route("/v1/chains/{chain}/retry", post(tree::retry))
         .route("/v1/services/{service}/{action}", post(services::act));
@@ -86,7 +98,14 @@ pub(super) fn router(backend: Backend) -> Router {
     Router::new()
         .merge(within(deadline::READ, reads))
         .merge(within(deadline::CLUSTER, changes))
-        .merge(within(deadline::HANDOVER, Router::new().route("/v1/kcp/handover", post(tree::handover))))
+        .merge(within(
+            deadline::HANDOVER,
+            Router::new()
+                .route("/v1/kcp/handover", post(kcp::handover))
+                .route("/v1/kcp/upgrade", post(kcp::upgrade))
+                .route("/v1/kcp/rotate-certs", post(kcp::rotate)),
+        ))
+        .merge(within(deadline::PLAN, Router::new().route("/v1/kcp/handover/plan", post(kcp::plan))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))
         .merge(within(deadline::DOWN, Router::new().route("/v1/down", post(tree::down))))
         .merge(streams)

@@ -1,6 +1,8 @@
 //! Every route that carries a command or touches a cluster's files.
 
 use super::*;
+use berth_actors::data_adoption::{AdoptionPlan, Consent};
+use berth_actors::handover::{Record, Wish};
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, HandoverStatus};
 
@@ -20,6 +22,8 @@ async fn each_request_reaches_the_tree_as_its_command() {
     client.act("demo", Action::Restart).await.unwrap();
     client.act("demo", Action::Retry).await.unwrap();
     client.retry("slot-a").await.unwrap();
+    let consent = Consent { plan: "d".to_owned(), take_over: Some("u".to_owned()) };
+    client.adopt("demo", &consent).await.unwrap();
     client.delete_cluster("demo").await.unwrap();
     client.down().await.unwrap();
     assert_eq!(
@@ -31,6 +35,7 @@ async fn each_request_reaches_the_tree_as_its_command() {
             Command::RestartTenant { name: name() },
             Command::RetryTenant { name: name() },
             Command::RetryTenant { name: "slot-a".to_owned() },
+            Command::AdoptData { name: name(), consent },
             Command::DeleteTenant { name: name() },
             Command::Down,
         ]
@@ -52,11 +57,27 @@ async fn status_and_cluster_list_show_the_tree_as_it_is() {
 async fn a_handover_that_was_rolled_back_is_told_as_it_went() {
     fn rolled_back() -> HandoverStatus {
         let outcome = HandoverOutcome::RolledBack("slot b was not ready within 120 s".to_owned());
-        HandoverStatus { from: SlotName::A, to: SlotName::B, outcome, phases: Vec::new(), drain: None }
+        HandoverStatus { outcome, ..Record::new(SlotName::A, Wish::Plain).status() }
     }
     let harness = Harness::start(|_| Ok(Reply::Handover(Box::new(rolled_back()))));
-    assert_eq!(harness.client.handover().await.unwrap(), rolled_back());
-    assert_eq!(harness.asked(), [Command::Handover]);
+    assert_eq!(harness.client.handover(Wish::Plain).await.unwrap(), rolled_back());
+    assert_eq!(harness.asked(), [Command::Handover { wish: Wish::Plain }]);
+}
+
+#[actix::test]
+async fn the_plan_of_an_adoption_arrives_as_it_was_made() {
+    fn plan() -> AdoptionPlan {
+        AdoptionPlan {
+            differs: vec!["CopiedDataDir".to_owned()],
+            changes: vec!["the row".to_owned()],
+            beware: Vec::new(),
+            take_over: Some("uid".to_owned()),
+            digest: "d".to_owned(),
+        }
+    }
+    let harness = Harness::start(|_| Ok(Reply::Adoption(Box::new(plan()))));
+    assert_eq!(harness.client.plan_adoption("demo").await.unwrap(), plan());
+    assert_eq!(harness.asked(), [Command::PlanAdoption { name: "demo".to_owned() }]);
 }
 
 #[actix::test]
@@ -65,7 +86,7 @@ async fn a_refusal_of_the_tree_arrives_word_for_word() {
         Err(match command {
             Command::CreateTenant { .. } => Refusal::AlreadyExists("demo exists".to_owned()),
             Command::StartTenant { .. } => Refusal::NotFound("no cluster demo".to_owned()),
-            Command::Handover => Refusal::Conflict("a handover is under way".to_owned()),
+            Command::Handover { .. } => Refusal::Conflict("a handover is under way".to_owned()),
             Command::Down => Refusal::Failed("postgres does not stop".to_owned()),
             _ => Refusal::BadRequest("no".to_owned()),
         })
@@ -79,7 +100,10 @@ async fn a_refusal_of_the_tree_arrives_word_for_word() {
         refusal(client.act("demo", Action::Start).await),
         Refusal::NotFound("no cluster demo".to_owned())
     );
-    assert_eq!(refusal(client.handover().await), Refusal::Conflict("a handover is under way".to_owned()));
+    assert_eq!(
+        refusal(client.handover(Wish::Plain).await),
+        Refusal::Conflict("a handover is under way".to_owned())
+    );
     assert_eq!(refusal(client.down().await), Refusal::Failed("postgres does not stop".to_owned()));
     assert_eq!(refusal(client.status().await), Refusal::BadRequest("no".to_owned()));
 }
@@ -101,5 +125,6 @@ async fn the_node_snapshot_is_edited_by_name() {
 async fn a_kubeconfig_is_handed_out_as_it_lies_there() {
     let harness = Harness::obedient();
     assert_eq!(harness.client.kubeconfig("demo").await.unwrap(), "kind: Config\n");
+    assert_eq!(harness.client.kcp_kubeconfig().await.unwrap(), "kind: Config\n");
     assert!(matches!(refusal(harness.client.kubeconfig("web").await), Refusal::NotFound(_)));
 }

@@ -57,6 +57,9 @@ impl ClusterFiles for FakeFiles {
     async fn kubeconfig(&self, cluster: &str) -> Result<String, Refusal> {
         only_demo(cluster).map(|()| "kind: Config\n".to_owned())
     }
+    async fn kcp_kubeconfig(&self) -> Result<String, Refusal> {
+        Ok("kind: Config\n".to_owned())
+    }
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
         only_demo(cluster).map(|()| self.nodes.lock().unwrap().clone())
     }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -33,13 +33,15 @@ struct End {
     got: Vec<u8>,
     got_fin: bool,
     corked: bool,
+    /// It was told that the FIN follows what it took last.
+    fin_due: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Fake(Rc<RefCell<End>>);
 
 impl Wire for Fake {
-    fn poll_read(&mut self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn read(&mut self, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut end = self.0.borrow_mut();
         if end.reset {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -52,9 +54,15 @@ impl Wire for Fake {
         Poll::Ready(Ok(count))
     }
 
-    fn poll_write(&mut self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn at_end(&self) -> bool {
+        let end = self.0.borrow();
+        end.queue.is_empty() && end.fin_queued && !end.reset
+    }
+
+    fn write(&mut self, bytes: &[u8], then_finish: bool) -> Poll<io::Result<usize>> {
         let mut end = self.0.borrow_mut();
         assert!(!end.got_fin, "a byte after the FIN");
+        assert!(!end.fin_due, "a byte where the FIN was announced");
         let count = bytes.len().min(end.window);
         if end.reset {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -64,13 +72,14 @@ impl Wire for Fake {
         }
         end.window -= count;
         end.got.extend_from_slice(&bytes[..count]);
+        end.fin_due = then_finish && count == bytes.len();
         Poll::Ready(Ok(count))
     }
 
     fn finish(&mut self) {
         let mut end = self.0.borrow_mut();
         assert!(!end.got_fin, "a second FIN");
-        end.got_fin = true;
+        (end.got_fin, end.fin_due) = (true, false);
     }
 
     fn cork(&mut self) {
@@ -173,7 +182,8 @@ impl Model {
             Op::Drain => {
                 self.drained_at.get_or_insert(self.now);
                 let pace = Arc::new(Pace::new(self.config.drain.pace, LIMIT, 1));
-                self.connection.drain(&Order { limit: LIMIT, pace }, self.now);
+                let order = Order { epoch: 1, limit: LIMIT, pace, usual_answer: Duration::ZERO };
+                self.connection.drain(&order, self.now);
             }
             Op::Pass(ms) => return self.pass(Duration::from_millis(ms)),
         }
@@ -196,10 +206,12 @@ impl Model {
         if self.ended.is_some() {
             return;
         }
-        match self.connection.pump(&mut Context::from_waker(Waker::noop()), self.now) {
+        match self.connection.pump(self.now) {
             Pumped::Wait(next) => self.next = next,
             Pumped::Ended(ending) => self.ended = Some(ending),
+            Pumped::Again => return self.pump(),
         }
+        assert!(!(self.client.0.borrow().fin_due || self.server.0.borrow().fin_due), "a FIN is kept waiting");
         self.check();
     }
 
@@ -363,7 +375,7 @@ fn a_drain_holds_the_answer_and_sends_it_corked_with_the_fin() {
     let before = model.client.0.borrow().got.len();
     model.run(&Op::Server(205));
     assert_eq!(model.client.0.borrow().got.len(), before);
-    model.pass(Duration::from_millis(5));
+    model.pass(model.config.drain.quiet_short);
     let client = model.client.0.borrow();
     assert!(client.corked && client.got_fin && client.got.len() == before + 205);
     assert!(model.server.0.borrow().got_fin);
@@ -419,6 +431,6 @@ fn of_a_long_answer_only_the_end_is_held() {
     model.run(&Op::Drain);
     model.run(&Op::Server(length));
     assert_eq!(model.client.0.borrow().got.len(), length - model.config.drain.tail);
-    model.pass(model.config.drain.quiet_h2);
+    model.pass(model.config.drain.quiet_long);
     assert!(model.client.0.borrow().got == model.answered && model.client.0.borrow().got_fin);
 }

@@ -136,6 +136,16 @@ fn a_line_longer_than_any_block_is_cut_in_the_files_and_whole_in_the_stream() {
 }
 
 #[test]
+fn a_log_without_archives_and_within_its_limit_begins_at_one_look() {
+    let bench = Bench::new();
+    assert_eq!(begin(&bench.log(), ALL).unwrap(), None, "there is no file yet");
+    bench.append(b"once\n");
+    assert_eq!(begin(&bench.log(), ALL).unwrap(), Some(5));
+    bench.append(&lines(0, 3000));
+    assert_eq!(begin(&bench.log(), ALL).unwrap(), None, "it needs room first");
+}
+
+#[test]
 fn a_log_made_anew_goes_on_where_its_archives_end() {
     let bench = Bench::new();
     bench.append(&lines(0, 3000));
@@ -144,7 +154,7 @@ fn a_log_made_anew_goes_on_where_its_archives_end() {
     std::fs::remove_file(bench.log()).unwrap();
     assert_eq!(Log::at(&bench.log()).end().unwrap(), archived);
     bench.append(b"");
-    begin(&bench.log()).unwrap();
+    assert_eq!(begin(&bench.log(), ALL).unwrap(), None, "there is more to do than to look");
     let new = lines(0, 10_000);
     bench.append(&new);
     assert_eq!(read_from(&bench.log(), archived), new);

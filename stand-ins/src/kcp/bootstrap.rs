@@ -12,6 +12,7 @@ use hyper::{Method, StatusCode};
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -50,6 +51,10 @@ pub(super) async fn bring_up(
         tokio::time::timeout(BACKEND_TRY, state.upstream.get("/readyz")).await,
         Ok(Ok((StatusCode::OK, _)))
     ) {
+        if times.began.elapsed() > HANG_COMPLAINS_AFTER && backend_hangs(state).await {
+            state.hung.store(true, Ordering::Relaxed);
+            break;
+        }
         tokio::time::sleep(BACKEND_POLL).await;
     }
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.namespace}});
@@ -57,7 +62,7 @@ pub(super) async fn bring_up(
     let create = state.upstream.call(Method::POST, "/api/v1/namespaces", Some(&namespace));
     let _ = tokio::time::timeout(BACKEND_TRY, create).await;
     state.progress.send_replace(Progress::Bootstrapped);
-    if state.hung {
+    if state.hung() {
         return complain(&hostname(), address, times.began).await;
     }
     let looked = watch::Sender::new(!options.leader_election);
@@ -75,6 +80,12 @@ pub(super) async fn bring_up(
     };
     tokio::join!(election, ready);
     std::future::pending().await
+}
+
+/// A kube-apiserver on a kine that is written to all the while can hang in its start as kcp does, and says so in the same words.
+async fn backend_hangs(state: &State) -> bool {
+    let log = tokio::fs::read_to_string(&state.backend_log).await.unwrap_or_default();
+    log.contains("error deleting old lease") && log.contains("not yet ready to handle request")
 }
 
 /// What the log of a hung start says, for ever.

@@ -61,7 +61,7 @@ async fn campaign(
         *leading = true;
         looked.send_replace(true);
         while renew(state, place, &mut candidate).await {
-            tokio::time::sleep(lease::RETRY).await;
+            tokio::time::sleep(state.lease_retry).await;
         }
         klog::error(
             "leaderelection.go:436",
@@ -86,7 +86,7 @@ async fn acquire(state: &State, place: &Place, candidate: &mut Candidate, looked
             Err(error) => klog::error("leaderelection.go:465", &error),
         }
         looked.send_replace(true);
-        tokio::time::sleep(lease::candidate_pause()).await;
+        tokio::time::sleep(lease::candidate_pause(state.lease_retry)).await;
     }
 }
 
@@ -94,7 +94,7 @@ async fn acquire(state: &State, place: &Place, candidate: &mut Candidate, looked
 async fn renew(state: &State, place: &Place, candidate: &mut Candidate) -> bool {
     let tries = async {
         while !matches!(attempt(state, place, candidate).await, Ok(Holder::Us)) {
-            tokio::time::sleep(lease::RETRY).await;
+            tokio::time::sleep(state.lease_retry).await;
         }
         Ok(())
     };

@@ -1,5 +1,6 @@
 //! Misbehaviour on demand, by environment. The table is in the module above; nothing else reads these variables.
 
+use super::lease;
 use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,11 @@ pub(super) struct Knobs {
     pub crash_after_ready: Option<Duration>,
     pub ignore_sigterm: bool,
     pub second_listener: bool,
+    pub silent_watches: Option<PathBuf>,
     pub no_default_route: bool,
+    /// Between two renewals of the lease, and between a candidate's looks.
+    pub lease_retry: Duration,
+    pub half_close: bool,
 }
 
 impl Knobs {
@@ -52,7 +57,10 @@ impl Knobs {
             crash_after_ready: seconds("KCP_STANDIN_CRASH_AFTER_READY")?,
             ignore_sigterm: switch("KCP_STANDIN_IGNORE_SIGTERM"),
             second_listener: switch("KCP_STANDIN_SECOND_LISTENER"),
+            silent_watches: get("KCP_STANDIN_SILENT_WATCHES").map(PathBuf::from),
             no_default_route: switch("KCP_STANDIN_NO_DEFAULT_ROUTE"),
+            lease_retry: seconds("KCP_STANDIN_LEASE_RETRY")?.unwrap_or(lease::RETRY),
+            half_close: switch("KCP_STANDIN_HALF_CLOSE"),
         })
     }
 }
@@ -65,8 +73,10 @@ mod tests {
     fn an_empty_environment_misbehaves_in_nothing() {
         let knobs = Knobs::read(|_| None).unwrap();
         assert_eq!(knobs.hang, Hang::Never);
-        assert_eq!(knobs.ready_after, Duration::ZERO);
-        assert!(!knobs.ignore_sigterm && !knobs.second_listener && !knobs.no_default_route);
+        assert_eq!((knobs.ready_after, knobs.lease_retry), (Duration::ZERO, lease::RETRY));
+        assert!(
+            !knobs.ignore_sigterm && !knobs.second_listener && !knobs.no_default_route && !knobs.half_close
+        );
     }
 
     #[test]

@@ -86,9 +86,9 @@ impl Candidate {
     }
 }
 
-/// How long a candidate waits before it looks again: 2 to 4.4 s.
-pub(super) fn candidate_pause() -> Duration {
-    RETRY.mul_f64(1.0 + JITTER * rand::rng().random::<f64>())
+/// How long a candidate waits before it looks again: with [`RETRY`], 2 to 4.4 s.
+pub(super) fn candidate_pause(retry: Duration) -> Duration {
+    retry.mul_f64(1.0 + JITTER * rand::rng().random::<f64>())
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_candidate_waits_two_to_four_and_a_half_seconds() {
         for _ in 0..1000 {
-            let pause = candidate_pause();
+            let pause = candidate_pause(RETRY);
             assert!(pause >= RETRY && pause <= Duration::from_millis(4400), "{pause:?}");
         }
     }

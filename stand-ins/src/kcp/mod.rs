@@ -15,7 +15,13 @@
 //! | `KCP_STANDIN_CRASH_AFTER_READY=<seconds>` | ends with exit code 2, without any shutdown |
 //! | `KCP_STANDIN_IGNORE_SIGTERM=1` | SIGTERM changes nothing at all |
 //! | `KCP_STANDIN_SECOND_LISTENER=1` | one LISTEN socket too many |
+//! | `KCP_STANDIN_SILENT_WATCHES=<file>` | no event comes out of any watch while that file exists: a stalled kine, as clients see it |
 //! | `KCP_STANDIN_NO_DEFAULT_ROUTE=1` | refuses to start as kcp does in a network without a default route |
+//! | `KCP_STANDIN_LEASE_RETRY=<seconds>` | looks at the lease this often (a real kcp: 2, and a candidate up to 4.4) |
+//! | `KCP_STANDIN_HALF_CLOSE=1` | serves an HTTP/1.1 client that has closed its direction; a Go server gives its request up |
+//!
+//! A request with the header `kcp-stand-in-delay: <milliseconds>` is answered that much later: what a webhook or a busy
+//! store makes of it. A real kcp does not know the header.
 //!
 //! The life of the process, top to bottom, is [`start`].
 

@@ -9,12 +9,13 @@ use super::routes::{self, Decision, Forward, Shape};
 use super::state::{Ending, State};
 use futures::StreamExt;
 use http_body_util::{BodyExt, BodyStream, Limited, StreamBody};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::{request, response};
 use hyper::{Method, Request, Response, StatusCode};
 use rand::Rng;
 use serde_json::{Value, json};
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 use time::format_description::well_known::Rfc3339;
@@ -28,7 +29,11 @@ pub(super) struct Dropped;
 const ANSWERED_AT_THE_END: f64 = 2.0 / 3.0;
 /// Largest single object; etcd takes 1.5 MiB.
 const LARGEST_OBJECT: usize = 8 << 20;
+/// The write buffer of a Go server's connection.
+const ONE_WRITE: u64 = 4096;
 const REVIEW_DEADLINE: Duration = Duration::from_secs(5);
+const DELAY: &str = "kcp-stand-in-delay";
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
 /// Belong to one connection, or are the front's own to say.
 const NOT_FORWARDED: &[HeaderName] = &[
@@ -69,11 +74,18 @@ pub(super) async fn handle(state: Arc<State>, request: Request<Incoming>) -> Res
         }
         Decision::Shards { name } => shards(&state, &name).into_response(),
         Decision::Forward(forward) => {
+            tokio::time::sleep(delay(&head.headers)).await;
             let user = caller.as_ref().map_or("", Caller::user).to_owned();
             let body = body.map_err(|error| Broken(error.to_string())).boxed_unsync();
             self::forward(&state, &user, &forward, Request::from_parts(head, body)).await
         }
     })
+}
+
+/// How much later than it could this request wants to be answered.
+fn delay(headers: &HeaderMap) -> Duration {
+    let given = headers.get(DELAY).and_then(|value| value.to_str().ok()?.parse().ok());
+    given.map_or(Duration::ZERO, Duration::from_millis).min(LONGEST_DELAY)
 }
 
 /// A token none of ours may be a ServiceAccount's: authenticated, though allowed nothing.
@@ -161,8 +173,13 @@ async fn forward(state: &State, user: &str, to: &Forward, request: Request<Body>
         annotated(head, body, &to.cluster).await
     } else if to.shape == Shape::Watch {
         // A watch that ends early ends cleanly: the client resumes from its last resource version elsewhere.
-        let stream = BodyStream::new(body).take_until(state.reached(Ending::Terminating));
+        let silent = state.silent_watches.clone();
+        // Each event comes in a frame of its own.
+        let speaks = move |_: &_| ready(!silent.as_ref().is_some_and(|file| file.exists()));
+        let stream = BodyStream::new(body).filter(speaks).take_until(state.reached(Ending::Terminating));
         Response::from_parts(head, StreamBody::new(stream).boxed_unsync())
+    } else if body.size_hint().upper().is_some_and(|length| length <= ONE_WRITE) {
+        at_once(head, body).await
     } else {
         Response::from_parts(head, body.boxed_unsync())
     };
@@ -210,6 +227,17 @@ fn is_json(head: &response::Parts) -> bool {
     let of =
         |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     of(header::CONTENT_TYPE).starts_with("application/json")
+}
+
+/// A small answer's head and body leave in one write, as a Go server's do.
+async fn at_once(
+    head: response::Parts,
+    body: impl hyper::body::Body<Data = Bytes, Error = Broken> + Send + 'static,
+) -> Response<Body> {
+    match body.collect().await {
+        Ok(body) => Response::from_parts(head, body::whole(body.to_bytes())),
+        Err(error) => Answer::internal(&error.to_string()).into_response(),
+    }
 }
 
 /// The object with `kcp.io/cluster`, as every object of a logical cluster carries it.

@@ -94,7 +94,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, state: Arc<State>)
         proxy::handle(Arc::clone(&state), hyper::Request::from_parts(head, body))
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().title_case_headers(true);
+    builder.http1().title_case_headers(true).half_close(state.half_close);
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut closing = std::pin::pin!(state.reached(Ending::Closing));
     let mut leaving = false;

@@ -48,7 +48,7 @@ pub(super) async fn wind_down(state: &State, delay: Duration, requests: &mut Req
     event("ShutdownInitiated");
     state.ending.send_replace(Ending::Terminating);
     event("PreShutdownHooksStopped");
-    if state.hung {
+    if state.hung() {
         tokio::time::sleep(delay).await;
         event("AfterShutdownDelayDuration");
         std::future::pending::<()>().await;

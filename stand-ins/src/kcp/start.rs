@@ -16,6 +16,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -69,7 +70,7 @@ pub(super) async fn start(options: &Options) -> Result<u8, StartError> {
         Hang::Once => backend::first_hang(&options.root).map_err(io_error("remember a hang"))?,
     };
     let mut backend = spawn_backend(options, &knobs)?;
-    let state = state(options, tokens, base_url, &backend, hung)?;
+    let state = state(options, &knobs, tokens, base_url, &backend, hung)?;
     let ahead = ahead(&state, options, &mut backend, &mut requests, began).await;
     let end = if let Some(end) = ahead {
         end
@@ -178,6 +179,7 @@ fn spawn_backend(options: &Options, knobs: &Knobs) -> Result<Backend, StartError
 
 fn state(
     options: &Options,
+    knobs: &Knobs,
     tokens: Tokens,
     base_url: String,
     backend: &Backend,
@@ -194,7 +196,11 @@ fn state(
             since: crate::clock::now(),
         },
         goaway_chance: options.goaway_chance,
-        hung,
+        lease_retry: knobs.lease_retry,
+        half_close: knobs.half_close,
+        silent_watches: knobs.silent_watches.clone(),
+        hung: AtomicBool::new(hung),
+        backend_log: backend.log.clone(),
         progress: watch::Sender::new(Progress::Serving),
         ending: watch::Sender::new(Ending::No),
     }))

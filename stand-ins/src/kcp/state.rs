@@ -3,6 +3,8 @@
 use super::health::{Progress, Vitals};
 use super::material::Tokens;
 use super::upstream::Upstream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -25,7 +27,13 @@ pub(super) struct State {
     pub upstream: Upstream,
     pub shard: Shard,
     pub goaway_chance: f64,
-    pub hung: bool,
+    pub lease_retry: Duration,
+    pub half_close: bool,
+    /// While there is such a file, no watch shows an event.
+    pub silent_watches: Option<PathBuf>,
+    /// The start will never end: told to, or the backend's does not.
+    pub hung: AtomicBool,
+    pub backend_log: PathBuf,
     pub progress: watch::Sender<Progress>,
     pub ending: watch::Sender<Ending>,
 }
@@ -44,7 +52,7 @@ impl State {
         Vitals {
             store: self.store_answers().await,
             progress: *self.progress.borrow(),
-            hung: self.hung,
+            hung: self.hung(),
             terminating: self.terminating(),
         }
     }
@@ -53,6 +61,10 @@ impl State {
     pub(super) async fn store_answers(&self) -> bool {
         let check = self.upstream.get("/readyz/etcd");
         matches!(tokio::time::timeout(STORE_DEADLINE, check).await, Ok(Ok((status, _))) if status.is_success())
+    }
+
+    pub(super) fn hung(&self) -> bool {
+        self.hung.load(Ordering::Relaxed)
     }
 
     pub(super) fn terminating(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::storms::system::{DEMO, EXTRA, System};
 use berth::control::Client;
 use berth::control::api::Action;
 use berth::fault;
+use berth_actors::handover::Wish;
 use rustix::process::Signal;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -102,7 +103,7 @@ impl Weather {
                 self.misbehave(&format!("{DEMO}/kine"), IGNORE_TERM);
                 self.order(|client| async move { drop(client.act(DEMO, Action::Restart).await) });
             }
-            Fault::Handover => self.order(|client| async move { drop(client.handover().await) }),
+            Fault::Handover => self.order(|client| async move { drop(client.handover(Wish::Plain).await) }),
             Fault::Create => self.create(),
             Fault::Delete => self.order(|client| async move { drop(client.delete_cluster(EXTRA).await) }),
             Fault::Restart => {
@@ -147,7 +148,7 @@ impl Weather {
             Trigger::Restart => {
                 self.order(|client| async move { drop(client.act(DEMO, Action::Restart).await) });
             }
-            Trigger::Handover => self.order(|client| async move { drop(client.handover().await) }),
+            Trigger::Handover => self.order(|client| async move { drop(client.handover(Wish::Plain).await) }),
             Trigger::Create => self.create(),
             Trigger::Delete => {
                 self.order(|client| async move { drop(client.delete_cluster(EXTRA).await) });

@@ -6,18 +6,18 @@
 mod perform;
 
 use super::{Child, Event, Life, Timer};
-use crate::host::{Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
+use crate::host::{Blueprint, Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
 use crate::identity::ComponentId;
 use crate::message::TreeEvent;
-use crate::spec::{ProcessSpec, Step};
+use crate::spec::{ProcessSpec, Seam, Step};
 use crate::status::{ChildState, ChildStatus};
 use actix::prelude::*;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 
 /// What a chain tells a child.
 #[derive(Debug, Message)]
@@ -50,9 +50,12 @@ pub enum What {
     Life(Life),
     /// Spawned, or its port became known.
     Running(Running),
-    /// For the status tree; `since_ms` is filled in by the reader.
-    Status(Box<ChildStatus>),
 }
+
+/// Asks for the child as an operator sees it. Its news so far is with its chain before the answer is.
+#[derive(Debug, Message)]
+#[rtype(result = "ChildStatus")]
+pub struct GetStatus;
 
 /// What every child of the daemon shares.
 #[derive(Clone)]
@@ -68,12 +71,15 @@ impl std::fmt::Debug for Outside {
     }
 }
 
-#[derive(Debug)]
 pub struct ChildActor {
     id: ComponentId,
     index: usize,
-    step: Step,
+    blueprint: Arc<dyn Blueprint>,
+    seam: Seam,
+    stand_in: Option<String>,
     machine: Child,
+    /// The machine's state, and since when.
+    state: (ChildState, Instant),
     parent: Recipient<News>,
     outside: Outside,
     upstream: Upstream,
@@ -83,32 +89,43 @@ pub struct ChildActor {
     running: Option<Running>,
     /// Where any process of it listened last: a start that never came so far must not lose the port.
     address: Option<SocketAddr>,
+    /// That of the last start that had a process, while there is none.
     log: Option<PathBuf>,
-    timers: HashMap<Timer, SpawnHandle>,
+    /// By [`Timer`].
+    timers: [Option<SpawnHandle>; Timer::KINDS],
     preparing: Option<SpawnHandle>,
     gating: Option<SpawnHandle>,
+    /// Waits for the end of the identity guard's hold.
+    holding: Option<SpawnHandle>,
     note: WaitNote,
     ready_took: Option<Duration>,
     log_tail: Vec<String>,
 }
 
+impl std::fmt::Debug for ChildActor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChildActor")
+            .field("id", &self.id)
+            .field("machine", &self.machine)
+            .field("running", &self.running)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ChildActor {
-    pub fn new(
-        id: ComponentId,
-        index: usize,
-        step: Step,
-        parent: Recipient<News>,
-        outside: Outside,
-        note: WaitNote,
-    ) -> Self {
-        let discovers = step.blueprint.listens() == Listens::OneTcp;
-        let machine =
-            Child::new(step.restart.clone(), step.stop, step.start_deadline, discovers, rand::random());
+    pub fn new(id: ComponentId, index: usize, step: Step, parent: Recipient<News>, outside: Outside) -> Self {
+        let Step { blueprint, seam, restart, stop, start_deadline, stand_in, .. } = step;
+        let discovers = blueprint.listens() != Listens::No;
+        let machine = Child::new(restart, stop, start_deadline, discovers, rand::random());
+        let state = (machine.state(), Instant::now());
         Self {
             id,
             index,
-            step,
+            blueprint,
+            seam,
+            stand_in,
             machine,
+            state,
             parent,
             outside,
             upstream: Upstream::default(),
@@ -116,53 +133,69 @@ impl ChildActor {
             running: None,
             address: None,
             log: None,
-            timers: HashMap::new(),
+            timers: [None; Timer::KINDS],
             preparing: None,
             gating: None,
-            note,
+            holding: None,
+            note: WaitNote::default(),
             ready_took: None,
             log_tail: Vec::new(),
         }
     }
 
     fn feed(&mut self, event: Event, ctx: &mut Context<Self>) {
-        let effects = self.machine.step(event, tokio::time::Instant::now().into_std());
+        let effects = self.machine.step(event, Instant::now().into_std());
         for effect in effects {
             self.perform(effect, ctx);
         }
-        self.show();
+        if self.machine.state() != self.state.0 {
+            self.state = (self.machine.state(), Instant::now());
+        }
     }
 
     fn tell(&self, what: What) {
         self.parent.do_send(News { index: self.index, what });
     }
 
-    fn show(&self) {
-        let state = self.machine.state();
+    fn status(&self) -> ChildStatus {
+        let (state, since) = self.state;
         let running = self.running.as_ref().filter(|_| self.machine.identity().is_some());
         let failed = matches!(state, ChildState::Failed | ChildState::Backoff);
-        self.tell(What::Status(Box::new(ChildStatus {
-            name: self.step.component.clone(),
+        let note = Some(self.note.get()).filter(|note| state == ChildState::Starting && !note.is_empty());
+        ChildStatus {
+            name: self.id.component.clone(),
             state,
             pid: running.map(|running| running.identity.pid),
             address: running.and_then(|running| running.address),
-            since_ms: 0,
-            ready_took_ms: self.ready_took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            since_ms: millis(since.elapsed()),
+            ready_took_ms: self.ready_took.map(millis),
             restarts: self.machine.restarts(),
-            waits_for: self.machine.waits_for(),
+            waits_for: note.or_else(|| self.machine.waits_for()),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
-            log: self.log.as_ref().map(|log| log.display().to_string()),
-            stand_in: self.step.stand_in.clone(),
-        })));
+            log: self.running.as_ref().map(|running| &running.log).or(self.log.as_ref()).map(shown),
+            stand_in: self.stand_in.clone(),
+        }
     }
+}
+
+fn shown(path: &PathBuf) -> String {
+    path.display().to_string()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Actor for ChildActor {
     type Context = Context<Self>;
+}
 
-    fn started(&mut self, _ctx: &mut Self::Context) {
-        self.show();
+impl Handler<GetStatus> for ChildActor {
+    type Result = MessageResult<GetStatus>;
+
+    fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
+        MessageResult(self.status())
     }
 }
 

@@ -34,14 +34,14 @@ impl ChildActor {
             Effect::Spawn { attempt } => self.spawn(attempt, ctx),
             Effect::Discover { identity } => {
                 self.note.say("");
-                let listeners = Arc::clone(&self.outside.listeners);
-                let wait = async move { (listeners.listening(&identity).await, identity) };
+                let (listeners, listens) = (Arc::clone(&self.outside.listeners), self.blueprint.listens());
+                let wait = async move { (found(&*listeners, listens, &identity).await, identity) };
                 ctx.spawn(wait.into_actor(self).map(|(result, identity), actor, ctx| {
-                    let found = result.as_ref().ok().copied();
-                    actor.address = found.or(actor.address);
+                    let address = result.as_ref().ok().copied();
+                    actor.address = address.or(actor.address);
                     if let Some(running) = actor.running.take() {
                         let of_this = running.identity == identity;
-                        let running = if of_this { Running { address: found, ..running } } else { running };
+                        let running = if of_this { Running { address, ..running } } else { running };
                         actor.tell(What::Running(running.clone()));
                         actor.record_address(&running, ctx);
                         actor.running = Some(running);
@@ -69,12 +69,12 @@ impl ChildActor {
             Effect::Arm { timer, attempt, after } => {
                 let handle =
                     ctx.run_later(after, move |actor, ctx| actor.feed(Event::Timer { timer, attempt }, ctx));
-                if let Some(old) = self.timers.insert(timer, handle) {
+                if let Some(old) = self.timers[timer as usize].replace(handle) {
                     ctx.cancel_future(old);
                 }
             }
             Effect::Disarm(timer) => {
-                if let Some(old) = self.timers.remove(&timer) {
+                if let Some(old) = self.timers[timer as usize].take() {
                     ctx.cancel_future(old);
                 }
                 if timer == Timer::Gate {
@@ -88,10 +88,9 @@ impl ChildActor {
     /// Begins with a look at what holds its place.
     fn prepare(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         self.note.say("");
-        self.running = None;
+        self.log = self.running.take().map(|running| running.log).or(self.log.take());
         self.log_tail.clear();
-        let (blueprint, seam, note) =
-            (Arc::clone(&self.step.blueprint), self.step.seam.clone(), self.note.clone());
+        let (blueprint, seam, note) = (Arc::clone(&self.blueprint), self.seam.clone(), self.note.clone());
         let upstream = self.upstream.clone();
         let stray = self.outside.processes.strays().into_iter().find(|stray| stray.component == self.id);
         let work = async move {
@@ -118,14 +117,15 @@ impl ChildActor {
     /// before, or with none, whichever it was started with.
     fn adopt(&mut self, attempt: u64, ctx: &mut Context<Self>) {
         let (processes, id) = (Arc::clone(&self.outside.processes), self.id.clone());
-        let listens = self.step.blueprint.listens();
+        let listens = self.blueprint.listens();
         let listeners = Arc::clone(&self.outside.listeners);
         let find = async move {
             let mut found = processes.adopt(&id).await;
             if let Ok(Some(survivor)) = &mut found
-                && (survivor.alive, survivor.running.address, listens) == (true, None, Listens::OneTcp)
+                && (survivor.alive, survivor.running.address) == (true, None)
+                && listens != Listens::No
             {
-                survivor.running.address = place(&*listeners, &survivor.running.identity).await;
+                survivor.running.address = place(&*listeners, listens, &survivor.running.identity).await;
                 if let Some(address) = survivor.running.address {
                     processes.record_address(&id, &survivor.running.identity, address).await;
                 }
@@ -147,7 +147,6 @@ impl ChildActor {
     fn take_over(&mut self, survivor: Survivor, ctx: &mut Context<Self>) -> Option<Found> {
         let Survivor { running, digest, alive } = survivor;
         self.address = running.address;
-        self.log = Some(running.log.clone());
         self.tell(What::Running(running.clone()));
         self.running = Some(running.clone());
         if !alive {
@@ -160,13 +159,13 @@ impl ChildActor {
             .into_iter()
             .filter_map(|previous_address| {
                 let context = host::Context { previous_address, ..self.upstream.clone() };
-                self.step.blueprint.spec(&context).ok()
+                self.blueprint.spec(&context).ok()
             })
             .peekable();
         Some(Found {
             identity: running.identity,
             fits: known.peek().is_none() || known.any(|spec| spec.digest() == digest),
-            is_placed: running.address.is_some() || self.step.blueprint.listens() == Listens::No,
+            is_placed: running.address.is_some() || self.blueprint.listens() == Listens::No,
         })
     }
 
@@ -197,7 +196,6 @@ impl ChildActor {
                     log_offset: spawned.log_offset,
                 };
                 actor.tell(What::Running(running.clone()));
-                actor.log = Some(running.log.clone());
                 actor.running = Some(running);
                 actor.await_exit(identity.clone(), ctx);
                 identity
@@ -218,9 +216,9 @@ impl ChildActor {
         cancel(&mut self.gating, ctx);
         self.note.say("");
         let (blueprint, note, running) =
-            (Arc::clone(&self.step.blueprint), self.note.clone(), self.running.clone());
+            (Arc::clone(&self.blueprint), self.note.clone(), self.running.clone());
         // A store that was restarted under a running API server may be another one: the guard looks again before the gate.
-        let seam = self.machine.is_rechecked().then(|| self.step.seam.clone());
+        let seam = self.machine.is_rechecked().then(|| self.seam.clone());
         let wait = async move {
             if let Some(Seam::Guarded(guard)) = seam {
                 guarded(&*guard, &note).await?;
@@ -235,6 +233,18 @@ impl ChildActor {
             actor.feed(Event::Gate { identity, result }, ctx);
         }));
         self.gating = Some(handle);
+    }
+
+    /// A guard that lost its hold while the process serves is asked again. A late word is known by its identity.
+    fn watch_hold(&mut self, ctx: &mut Context<Self>) {
+        cancel(&mut self.holding, ctx);
+        let (Seam::Guarded(guard), Some(running)) = (self.seam.clone(), &self.running) else { return };
+        let identity = running.identity.clone();
+        let wait = async move { guard.lost().await };
+        self.holding = Some(ctx.spawn(wait.into_actor(self).map(|(), actor, ctx| {
+            actor.holding = None;
+            actor.feed(Event::Unguarded { identity }, ctx);
+        })));
     }
 
     fn became(&mut self, life: Life, ctx: &mut Context<Self>) {
@@ -263,11 +273,15 @@ impl ChildActor {
             Life::Ended => "ended, and is left at that".to_owned(),
             Life::Done { how } => format!("done: {how}"),
             Life::Stuck { reason } => format!("cannot be ended yet: {reason}"),
+            Life::Unguarded => "the identity guard lost its hold on the database, and looks again".to_owned(),
             Life::Blocked { reason } => format!("cannot start yet: {reason}"),
             Life::Red => "its gate stayed closed after an earlier step's restart".to_owned(),
         };
+        if matches!(life, Life::Ready { .. }) {
+            self.watch_hold(ctx);
+        }
         match life {
-            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Blocked { .. } => {
+            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Unguarded | Life::Blocked { .. } => {
                 tracing::warn!(component = %self.id, "{what}");
             }
             _ => tracing::info!(component = %self.id, "{what}"),
@@ -285,7 +299,7 @@ impl ChildActor {
         let Some(Running { log, log_offset, .. }) = self.running.clone() else { return };
         let processes = Arc::clone(&self.outside.processes);
         let attempt = self.machine.attempt();
-        let quotes = self.step.blueprint.quotes_log();
+        let quotes = self.blueprint.quotes_log();
         let read = async move {
             if quotes {
                 processes.log_tail(&log, log_offset, TAIL).await
@@ -296,7 +310,6 @@ impl ChildActor {
         ctx.spawn(read.into_actor(self).map(move |tail, actor, _| {
             if actor.machine.attempt() == attempt {
                 actor.log_tail = tail;
-                actor.show();
             }
         }));
     }
@@ -308,8 +321,19 @@ const PLACED: Duration = Duration::from_secs(1);
 
 /// Where an adopted process listens. Those behind it are compared with what they would be started with today, and that
 /// depends on it.
-async fn place(listeners: &dyn Listeners, identity: &Identity) -> Option<SocketAddr> {
-    tokio::time::timeout(PLACED, listeners.listening(identity)).await.ok()?.ok()
+async fn place(listeners: &dyn Listeners, listens: Listens, identity: &Identity) -> Option<SocketAddr> {
+    tokio::time::timeout(PLACED, found(listeners, listens, identity)).await.ok()?.ok()
+}
+
+async fn found(
+    listeners: &dyn Listeners,
+    listens: Listens,
+    identity: &Identity,
+) -> Result<SocketAddr, String> {
+    match listens {
+        Listens::Fixed(address) => listeners.listening_at(identity, address).await,
+        Listens::OneTcp | Listens::No => listeners.listening(identity).await,
+    }
 }
 
 /// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk.
@@ -324,9 +348,8 @@ async fn guarded(guard: &dyn Guard, note: &WaitNote) -> Result<(), GateError> {
         match guard.check(note).await {
             Ok(()) => return Ok(()),
             Err(PrepareError::Retry(reason)) => note.say(reason),
-            Err(PrepareError::Refused(reason) | PrepareError::Fatal(reason)) => {
-                return Err(GateError::Fatal(reason));
-            }
+            Err(PrepareError::Refused(reason)) => return Err(GateError::Refused(reason)),
+            Err(PrepareError::Fatal(reason)) => return Err(GateError::Fatal(reason)),
         }
         tokio::time::sleep(GUARD_LOOK).await;
     }

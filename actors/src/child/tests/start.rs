@@ -31,6 +31,21 @@ fn a_refusal_of_the_guard_is_final_until_an_operator_retries() {
 }
 
 #[test]
+fn a_lost_hold_of_the_guard_is_told_once_it_is_ready_and_a_late_word_of_it_changes_nothing() {
+    let (mut child, now) = (child(), Instant::now());
+    bring_up(&mut child, 1, now);
+    assert_eq!(became(&child.step(Event::Unguarded { identity: process(1) }, now)), [&Life::Unguarded]);
+    child.step(Event::Recheck { within: Duration::from_secs(5) }, now);
+    assert!(child.step(Event::Unguarded { identity: process(1) }, now).is_empty(), "it is asked already");
+    let refused = Err(GateError::Refused("DatabaseInUse".into()));
+    child.step(Event::Gate { identity: process(1), result: refused }, now);
+    child.step(Event::Exited { identity: process(1), status: ExitStatus::Code(0) }, now);
+    let effects = child.step(Event::Reaped { identity: process(1), result: Ok(()) }, now);
+    assert!(matches!(became(&effects)[..], [Life::Failed { refused: true, .. }]), "{effects:?}");
+    assert!(child.step(Event::Unguarded { identity: process(1) }, now).is_empty());
+}
+
+#[test]
 fn a_hopeless_gate_is_killed_without_asking_and_judged_by_the_policy() {
     let (mut child, now) = (child(), Instant::now());
     child.step(Event::Start, now);

@@ -225,16 +225,11 @@ async fn a_tenant_whose_record_is_torn_is_left_alone_and_holds_nobody_up() {
 #[actix::test]
 async fn a_down_while_the_records_are_read_stops_what_runs_before_it_is_answered() {
     tokio::time::pause();
-    let record = crate::handover::Record {
-        from: SlotName::B,
-        to: SlotName::A,
-        phase: crate::handover::Phase::Drained,
-        old_lease: None,
-    };
+    let record = recorded(SlotName::B, Phase::Drained);
     let world = FakeWorld::default().with_tenant("demo");
     arrived(&world).await;
     let world = world.after_a_crash().with_record(record);
-    world.stall("journal done");
+    world.stall("journal read");
     let root = Root::new(world.world()).start();
     let up = tokio::spawn(root.send(Command::Up));
     tokio::time::advance(Duration::from_millis(1)).await;

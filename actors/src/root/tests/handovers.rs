@@ -8,16 +8,19 @@ async fn a_handover_ends_on_the_other_slot_with_the_old_one_down_and_the_journal
     let world = FakeWorld::default();
     let root = started(&world).await;
     until(&root, all_ready).await;
-    let reply = tokio::spawn(root.send(Command::Handover));
+    let reply = tokio::spawn(root.send(handover()));
     let status = until(&root, |status| {
         status.active_slot == Some(SlotName::B) && status.slots[0].state == ChainState::Down
     })
     .await;
     assert_eq!(status.front.target.as_ref().map(|target| target.slot), Some(SlotName::B));
-    until(&root, |status| {
+    let status = until(&root, |status| {
         status.handover.as_ref().is_some_and(|handover| handover.outcome == HandoverOutcome::Done)
     })
     .await;
+    let (done, rolled_back) = (status.handovers.done, status.handovers.rolled_back);
+    assert_eq!((done.count, rolled_back.count), (1, 0));
+    assert!(done.phases_ms.contains_key("drained"), "{done:?}");
     assert!(matches!(reply.await.unwrap().unwrap(), Ok(Reply::Handover(_))));
     assert_eq!(world.record().map(|record| (record.phase, record.to)), Some((Phase::Done, SlotName::B)));
     assert_eq!(world.diary.of("drain"), ["a"]);
@@ -31,7 +34,7 @@ async fn a_handover_whose_canary_dies_rolls_back_without_touching_the_front() {
     until(&root, all_ready).await;
     world.break_canary();
     let retargets = world.diary.of("retarget");
-    let reply = tokio::spawn(root.send(Command::Handover));
+    let reply = tokio::spawn(root.send(handover()));
     let rolled_back = |status: &TreeStatus| {
         status
             .handover
@@ -39,6 +42,7 @@ async fn a_handover_whose_canary_dies_rolls_back_without_touching_the_front() {
             .is_some_and(|handover| matches!(handover.outcome, HandoverOutcome::RolledBack(_)))
     };
     let status = until(&root, rolled_back).await;
+    assert_eq!((status.handovers.done.count, status.handovers.rolled_back.count), (0, 1));
     assert!(reply.await.unwrap().unwrap().is_ok());
     assert_eq!(status.active_slot, Some(SlotName::A));
     assert_eq!(status.slots[1].state, ChainState::Down);
@@ -52,7 +56,7 @@ async fn a_wait_on_the_lease_is_over_with_the_kcp_it_asks_through() {
     let root = started(&world).await;
     until(&root, all_ready).await;
     world.set_leader(SlotName::A, None);
-    let reply = tokio::spawn(root.send(Command::Handover));
+    let reply = tokio::spawn(root.send(handover()));
     until(&root, |status| status.handover.is_some()).await;
     world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
     let Ok(Reply::Handover(status)) = reply.await.unwrap().unwrap() else { panic!("refused") };
@@ -61,7 +65,7 @@ async fn a_wait_on_the_lease_is_over_with_the_kcp_it_asks_through() {
 
     world.set_leader(SlotName::A, Some("host_a"));
     until(&root, all_ready).await;
-    let Ok(Reply::Handover(status)) = root.send(Command::Handover).await.unwrap() else { panic!("refused") };
+    let Ok(Reply::Handover(status)) = root.send(handover()).await.unwrap() else { panic!("refused") };
     assert_eq!(status.outcome, HandoverOutcome::Done, "and what it still had to say spoils no later one");
 }
 
@@ -71,7 +75,7 @@ async fn a_new_slot_that_is_not_ready_in_time_is_rolled_back() {
     let root = started(&world).await;
     until(&root, all_ready).await;
     world.component("slot-b/kcp").set_open(false);
-    let reply = tokio::spawn(root.send(Command::Handover));
+    let reply = tokio::spawn(root.send(handover()));
     for _ in 0..200 {
         tokio::time::advance(Duration::from_secs(1)).await;
     }
@@ -83,7 +87,7 @@ async fn a_new_slot_that_is_not_ready_in_time_is_rolled_back() {
 
 #[actix::test]
 async fn a_handover_cut_short_after_the_retarget_starts_on_the_new_slot() {
-    let record = Record { from: SlotName::A, to: SlotName::B, phase: Phase::Drained, old_lease: None };
+    let record = recorded(SlotName::A, Phase::Drained);
     let world = FakeWorld::default().with_record(record);
     let root = started(&world).await;
     let status = until(&root, all_ready).await;
@@ -91,7 +95,7 @@ async fn a_handover_cut_short_after_the_retarget_starts_on_the_new_slot() {
     assert_eq!(world.record().map(|record| record.phase), Some(Phase::Done));
 }
 
-const PHASES: [Phase; 10] = [
+pub(super) const PHASES: [Phase; 10] = [
     Phase::Staged,
     Phase::Started,
     Phase::Ready,
@@ -104,12 +108,12 @@ const PHASES: [Phase; 10] = [
     Phase::RolledBack,
 ];
 
-fn over(status: &TreeStatus) -> bool {
+pub(super) fn over(status: &TreeStatus) -> bool {
     status.handover.as_ref().is_some_and(|handover| handover.outcome != HandoverOutcome::Running)
 }
 
 /// One slot has processes, and the front is on it.
-fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
+pub(super) fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
     let active = status.active_slot.unwrap();
     let live = world.host.live();
     let of = |slot: SlotName| live.iter().filter(|name| name.starts_with(slot.chain())).count();
@@ -120,7 +124,7 @@ fn assert_one_slot(world: &FakeWorld, status: &TreeStatus) {
 }
 
 /// A handover that stands still right after `phase` was journalled.
-async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
+pub(super) async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
     let world = FakeWorld::default();
     let root = start(&world).await;
     until(&root, all_ready).await;
@@ -128,7 +132,7 @@ async fn stopped_after(phase: Phase) -> (FakeWorld, Addr<Root>) {
         world.break_canary();
     }
     world.stall(&format!("journal {phase}"));
-    root.do_send(Command::Handover);
+    root.do_send(handover());
     until(&root, |_| world.record().is_some_and(|record| record.phase == phase)).await;
     (world, root)
 }
@@ -211,8 +215,8 @@ async fn an_old_slot_that_came_back_as_another_leader_does_not_keep_the_lease() 
     world.host.exit(world.host.pid("slot-a/kcp").unwrap(), ExitStatus::Signal(9));
     world.set_leader(SlotName::A, Some("host_a_again"));
     world.set_lease("host_a_again");
-    until(&root, |status| status.slots[0].state == ChainState::Recovering).await;
-    until(&root, all_ready).await;
+    let came_back = |status: &TreeStatus| status.slots[0].children.iter().any(|child| child.restarts > 0);
+    until(&root, |status| came_back(status) && all_ready(status)).await;
     world.resume();
     until(&root, over).await;
     assert_eq!(world.diary.of("delete-lease"), ["host_a_again"]);
@@ -235,7 +239,7 @@ async fn a_stale_lease_is_deleted_even_when_the_new_kcp_says_late_who_it_is() {
 async fn a_handover_is_answered_when_the_daemon_stops_meanwhile() {
     tokio::time::pause();
     let (world, root) = stopped_after(Phase::Started).await;
-    let again = root.send(Command::Handover).await.unwrap();
+    let again = root.send(handover()).await.unwrap();
     assert!(matches!(&again, Err(Refusal::Conflict(why)) if why.contains("under way")), "{again:?}");
     root.send(Command::Down).await.unwrap().unwrap();
     assert_eq!(world.host.live(), [""; 0]);
@@ -247,7 +251,7 @@ async fn a_kcp_that_died_during_a_handover_does_not_wait_for_its_predecessors_le
     let root = started(&world).await;
     until(&root, all_ready).await;
     world.component("slot-b/kcp").set_open(false);
-    let handover = tokio::spawn(root.send(Command::Handover));
+    let handover = tokio::spawn(root.send(handover()));
     until(&root, |status| status.slots[1].state == ChainState::Starting).await;
     let victim = world.host.pid("slot-a/kcp").unwrap();
     world.component("slot-a/kcp").set_open(false);

@@ -24,7 +24,7 @@ fn act() -> impl Strategy<Value = Act> {
         tenant.clone().prop_map(|name| Command::RetryTenant { name }),
         tenant.clone().prop_map(|name| Command::CreateTenant { name }),
         tenant.prop_map(|name| Command::DeleteTenant { name }),
-        Just(Command::Handover),
+        Just(handover()),
         Just(Command::AwaitReady),
     ];
     prop_oneof![

@@ -1,15 +1,19 @@
 //! The whole tree on a scripted host, with paused time: no process, no socket, no wall clock.
 
 mod adoption;
+mod canary;
+mod data_adoption;
 mod down;
 mod handovers;
 mod histories;
+mod plans;
+mod resumption;
 mod strays;
 mod tenants;
 
 use super::*;
 use crate::fake::FakeWorld;
-use crate::handover::{Phase, Record};
+use crate::handover::{Phase, Record, Wish};
 use crate::host::{ExitStatus, PrepareError};
 use crate::status::{ChainStatus, ChildState, ChildStatus, TreeStatus};
 
@@ -38,6 +42,15 @@ async fn start(world: &FakeWorld) -> Addr<Root> {
     let root = Root::new(world.world()).start();
     root.send(Command::Up).await.unwrap().unwrap();
     root
+}
+
+/// What a daemon that ended in `phase` left in the journal.
+fn recorded(from: SlotName, phase: Phase) -> Record {
+    Record { phase, ..Record::new(from, Wish::Plain) }
+}
+
+fn handover() -> Command {
+    Command::Handover { wish: Wish::Plain }
 }
 
 fn tenant<'a>(status: &'a TreeStatus, name: &str) -> &'a ChainStatus {
@@ -183,9 +196,9 @@ async fn a_daemon_comes_up_once_and_goes_down_once() {
 #[actix::test]
 async fn a_down_during_the_load_leaves_everything_down() {
     tokio::time::pause();
-    let record = Record { from: SlotName::A, to: SlotName::B, phase: Phase::Drained, old_lease: None };
+    let record = recorded(SlotName::A, Phase::Drained);
     let world = FakeWorld::default().with_tenant("demo").with_record(record);
-    world.stall("journal done");
+    world.stall("journal read");
     let root = Root::new(world.world()).start();
     let up = tokio::spawn(root.send(Command::Up));
     tokio::time::advance(Duration::from_millis(1)).await;

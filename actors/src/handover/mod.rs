@@ -3,69 +3,19 @@
 //! Each phase is journalled before the next begins, so a daemon killed anywhere knows which slot the front belongs to:
 //! before [`Phase::Retargeted`] the old one, from then on the new one. `Retargeted` is written ahead of the act: both slots
 //! serve one store then, so doing it twice costs nothing, and forgetting it would strand the new slot's clients.
+//!
+//! The next daemon goes on: back before the retarget, forward from it on. It stops the old slot first where that had begun,
+//! sees the new one serve, and goes through what is left as if nothing had happened. Only a new slot that cannot be had, beside
+//! an old one that still serves, turns a handover round after its retarget.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use record::{Phase, Record, Side, Spent, Wish};
 
 use crate::host::{DrainReport, Lease};
 use crate::identity::SlotName;
-use serde::{Deserialize, Serialize};
-use std::fmt;
-
-/// How far a handover has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// The active slot leads, and the new slot's root holds the shared material.
-    Staged,
-    /// The new slot is being started.
-    Started,
-    /// The new slot is ready and sees the old one's writes.
-    Ready,
-    Retargeted,
-    Drained,
-    OldStopping,
-    OldGone,
-    LeaseReleased,
-    Done,
-    /// Given up before the retarget; the old slot never stopped serving.
-    RolledBack,
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Staged => "staged",
-            Self::Started => "started",
-            Self::Ready => "ready",
-            Self::Retargeted => "retargeted",
-            Self::Drained => "drained",
-            Self::OldStopping => "old-stopping",
-            Self::OldGone => "old-gone",
-            Self::LeaseReleased => "lease-released",
-            Self::Done => "done",
-            Self::RolledBack => "rolled-back",
-        })
-    }
-}
-
-/// The journal's one record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Record {
-    pub from: SlotName,
-    pub to: SlotName,
-    pub phase: Phase,
-    /// The old slot's lease before the retarget: only a lease with this holder may be deleted.
-    pub old_lease: Option<Lease>,
-}
-
-impl Record {
-    /// The slot the front belongs to.
-    pub fn active(&self) -> SlotName {
-        match self.phase {
-            Phase::Staged | Phase::Started | Phase::Ready | Phase::RolledBack => self.from,
-            _ => self.to,
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -84,6 +34,18 @@ pub enum Event {
     LeaseReleased(Result<(), String>),
     /// The new slot leads.
     Held(Result<(), String>),
+    /// After a daemon's end: the new slot serves again, or cannot be had.
+    NewServes(Result<(), Lost>),
+    /// The front and what both slots share are the old slot's again.
+    TakenBack(Result<(), String>),
+}
+
+/// A new slot that does not come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    pub reason: String,
+    /// There is something to go back to.
+    pub old_serves: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,15 +53,21 @@ pub enum Effect {
     /// Wait until `from` has held the lease long enough: a slot started within 1 s of that can hang for good.
     AwaitSettled,
     Stage,
-    Journal(Record),
+    /// Makes [`Handover::record`] durable.
+    Journal(Phase),
     StartNew,
     Canary,
+    /// Puts the front on the new slot, and makes what it was staged with the one both slots share.
     Retarget,
     Drain,
     /// With no connection left on it a kcp may hang in its shutdown, so this stop has a short deadline.
     StopOld,
+    /// The opposite of [`Self::Retarget`].
+    TakeBack,
     /// Roll back: the new slot goes.
     StopNew,
+    /// Wait until the new slot serves under this daemon.
+    AwaitNew,
     /// Delete the lease, if it is still the old holder's.
     ReleaseLease {
         old: Lease,
@@ -115,6 +83,10 @@ pub enum Effect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaiting {
     Begin,
+    /// To begin where an earlier daemon ended.
+    Resume,
+    /// For the record of the resumption to be durable.
+    Resumed,
     Settled,
     Staged,
     Journal,
@@ -123,8 +95,10 @@ enum Awaiting {
     Retarget,
     Drain,
     OldStopped,
+    NewServes,
     Release,
     Held,
+    TakenBack,
     NewStopped,
     Nothing,
 }
@@ -133,23 +107,45 @@ enum Awaiting {
 pub struct Handover {
     record: Record,
     awaiting: Awaiting,
-    failure: Option<String>,
+    /// An earlier daemon's, and the new slot was not seen to serve under this one.
+    unseen: bool,
 }
 
 impl Handover {
-    pub fn new(from: SlotName) -> Self {
-        let record = Record { from, to: from.other(), phase: Phase::Staged, old_lease: None };
-        Self { record, awaiting: Awaiting::Begin, failure: None }
+    pub fn new(from: SlotName, wish: Wish) -> Self {
+        Self { record: Record::new(from, wish), awaiting: Awaiting::Begin, unseen: false }
+    }
+
+    /// Goes on with what an earlier daemon left in the journal; `None` when nothing is left to do.
+    pub fn resume(mut record: Record) -> Option<Self> {
+        if record.phase.is_over() {
+            return None;
+        }
+        record.resumed.push(record.phase);
+        Some(Self { record, awaiting: Awaiting::Resume, unseen: true })
     }
 
     pub fn record(&self) -> &Record {
         &self.record
     }
 
+    /// For what the plan does not go by: times, versions, warnings.
+    pub fn record_mut(&mut self) -> &mut Record {
+        &mut self.record
+    }
+
     /// Feeds one event; returns what to do, in order. An event nobody waits for changes nothing.
     pub fn step(&mut self, event: Event) -> Vec<Effect> {
         match (self.awaiting, event) {
             (Awaiting::Begin, Event::Begin) => self.then(Awaiting::Settled, Effect::AwaitSettled),
+            (Awaiting::Resume, Event::Begin) => {
+                self.then(Awaiting::Resumed, Effect::Journal(self.record.phase))
+            }
+            (Awaiting::Resumed, Event::Journalled(result)) => {
+                let mut effects: Vec<_> = result.err().map(Effect::Warn).into_iter().collect();
+                effects.extend(self.resumed());
+                effects
+            }
             (Awaiting::Settled, Event::Settled(Ok(lease))) => {
                 self.record.old_lease = lease;
                 self.then(Awaiting::Staged, Effect::Stage)
@@ -165,14 +161,23 @@ impl Handover {
             (Awaiting::Journal, Event::Journalled(Ok(()))) => self.journalled(),
             (Awaiting::Journal, Event::Journalled(Err(reason))) => self.unjournalled(reason),
             (Awaiting::Retarget, Event::Retargeted(Ok(()))) => self.then(Awaiting::Drain, Effect::Drain),
-            (Awaiting::Drain, Event::Drained(_)) => self.journal(Phase::Drained),
+            (Awaiting::Drain, Event::Drained(report)) => {
+                self.record.drain = Some(report);
+                self.journal(Phase::Drained)
+            }
             (Awaiting::OldStopped, Event::Stopped(slot)) if slot == self.record.from => {
                 self.journal(Phase::OldGone)
             }
+            (Awaiting::NewServes, Event::NewServes(seen)) => self.new_seen(seen),
             (Awaiting::Release, Event::LeaseReleased(result)) => {
                 self.warn_then_journal(result, Phase::LeaseReleased)
             }
             (Awaiting::Held, Event::Held(result)) => self.warn_then_journal(result, Phase::Done),
+            (Awaiting::TakenBack, Event::TakenBack(result)) => {
+                let mut effects: Vec<_> = result.err().map(Effect::Warn).into_iter().collect();
+                effects.extend(self.then(Awaiting::NewStopped, Effect::StopNew));
+                effects
+            }
             (Awaiting::NewStopped, Event::Stopped(slot)) if slot == self.record.to => {
                 self.journal(Phase::RolledBack)
             }
@@ -187,13 +192,44 @@ impl Handover {
 
     fn journal(&mut self, phase: Phase) -> Vec<Effect> {
         self.record.phase = phase;
-        self.then(Awaiting::Journal, Effect::Journal(self.record.clone()))
+        self.then(Awaiting::Journal, Effect::Journal(phase))
     }
 
     fn warn_then_journal(&mut self, result: Result<(), String>, phase: Phase) -> Vec<Effect> {
         let mut effects: Vec<_> = result.err().map(Effect::Warn).into_iter().collect();
         effects.extend(self.journal(phase));
         effects
+    }
+
+    /// The first thing to do for a handover whose daemon ended in this phase.
+    fn resumed(&mut self) -> Vec<Effect> {
+        match self.record.phase {
+            phase @ (Phase::Staged | Phase::Started | Phase::Ready) => {
+                self.roll_back(format!("the daemon ended in the phase {phase}"))
+            }
+            // The old slot may serve yet: it goes once the new one was seen to.
+            Phase::Retargeted | Phase::Drained => self.then(Awaiting::NewServes, Effect::AwaitNew),
+            // What is recorded as gone is made sure of: nobody may lead but the new slot when the lease is deleted.
+            _ => self.then(Awaiting::OldStopped, Effect::StopOld),
+        }
+    }
+
+    fn new_seen(&mut self, seen: Result<(), Lost>) -> Vec<Effect> {
+        let old_is_there = matches!(self.record.phase, Phase::Retargeted | Phase::Drained);
+        self.unseen = false;
+        match (self.record.phase, seen) {
+            (_, Err(Lost { reason, old_serves: true })) if old_is_there => self.roll_back(reason),
+            (Phase::Retargeted, Ok(())) => self.then(Awaiting::Retarget, Effect::Retarget),
+            (phase, seen) => {
+                let mut effects: Vec<_> =
+                    seen.err().map(|lost| Effect::Warn(lost.reason)).into_iter().collect();
+                effects.extend(match phase {
+                    Phase::Retargeted => self.then(Awaiting::Drain, Effect::Drain),
+                    _ => self.journalled(),
+                });
+                effects
+            }
+        }
     }
 
     /// A phase is durable: what it allows.
@@ -205,13 +241,15 @@ impl Handover {
             Phase::Retargeted => self.then(Awaiting::Retarget, Effect::Retarget),
             Phase::Drained => self.journal(Phase::OldStopping),
             Phase::OldStopping => self.then(Awaiting::OldStopped, Effect::StopOld),
+            // The lease is asked for through the new slot.
+            Phase::OldGone if self.unseen => self.then(Awaiting::NewServes, Effect::AwaitNew),
             Phase::OldGone => match self.record.old_lease.clone() {
                 Some(old) => self.then(Awaiting::Release, Effect::ReleaseLease { old }),
                 None => self.journal(Phase::LeaseReleased),
             },
             Phase::LeaseReleased => self.then(Awaiting::Held, Effect::AwaitHeld),
             Phase::Done | Phase::RolledBack => {
-                let rolled_back = self.failure.take();
+                let rolled_back = self.record.failure.clone();
                 self.then(Awaiting::Nothing, Effect::Finish { rolled_back })
             }
         }
@@ -230,99 +268,10 @@ impl Handover {
     }
 
     fn roll_back(&mut self, reason: String) -> Vec<Effect> {
-        self.failure = Some(reason);
-        self.then(Awaiting::NewStopped, Effect::StopNew)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// What the outside does when asked; `fails` names the effect that goes wrong.
-    fn answer(effect: &Effect, record: &Record, fails: bool) -> Option<Event> {
-        let result = if fails { Err("no".to_owned()) } else { Ok(()) };
-        Some(match effect {
-            Effect::AwaitSettled => Event::Settled(result.map(|()| {
-                Some(Lease { holder: "host_a".into(), uid: "u".into(), resource_version: "1".into() })
-            })),
-            Effect::Stage => Event::Staged(result),
-            Effect::Journal(_) => Event::Journalled(result),
-            Effect::StartNew => Event::Started(result),
-            Effect::Canary => Event::CanarySeen(result),
-            Effect::Retarget => Event::Retargeted(result),
-            Effect::Drain => Event::Drained(DrainReport::default()),
-            Effect::StopOld => Event::Stopped(record.from),
-            Effect::StopNew => Event::Stopped(record.to),
-            Effect::ReleaseLease { .. } => Event::LeaseReleased(result),
-            Effect::AwaitHeld => Event::Held(result),
-            Effect::Finish { .. } | Effect::Warn(_) => return None,
-        })
-    }
-
-    /// Runs a handover in which the `fail_at`-th effect fails; returns all effects in order.
-    fn run(fail_at: Option<usize>) -> Vec<Effect> {
-        let mut handover = Handover::new(SlotName::A);
-        let (mut queue, mut seen) = (handover.step(Event::Begin), Vec::new());
-        while !queue.is_empty() {
-            let effect = queue.remove(0);
-            let fails = fail_at == Some(seen.len());
-            if let Some(event) = answer(&effect, handover.record(), fails) {
-                queue.extend(handover.step(event));
-            }
-            seen.push(effect);
+        self.record.failure.get_or_insert(reason);
+        if self.record.active() == self.record.from {
+            return self.then(Awaiting::NewStopped, Effect::StopNew);
         }
-        seen
-    }
-
-    #[test]
-    fn a_handover_drains_before_it_stops_the_old_slot_and_releases_the_lease_after_it_is_gone() {
-        let order: Vec<_> =
-            run(None).into_iter().filter(|effect| !matches!(effect, Effect::Journal(_))).collect();
-        let old = Lease { holder: "host_a".into(), uid: "u".into(), resource_version: "1".into() };
-        assert_eq!(
-            order,
-            [
-                Effect::AwaitSettled,
-                Effect::Stage,
-                Effect::StartNew,
-                Effect::Canary,
-                Effect::Retarget,
-                Effect::Drain,
-                Effect::StopOld,
-                Effect::ReleaseLease { old },
-                Effect::AwaitHeld,
-                Effect::Finish { rolled_back: None },
-            ]
-        );
-    }
-
-    #[test]
-    fn the_retarget_is_journalled_before_it_is_done() {
-        let effects = run(None);
-        let journalled = effects.iter().position(
-            |effect| matches!(effect, Effect::Journal(record) if record.phase == Phase::Retargeted),
-        );
-        assert!(journalled < effects.iter().position(|effect| *effect == Effect::Retarget));
-    }
-
-    proptest! {
-        /// Whatever fails: before the retarget the new slot goes and the old one stays; after it the other way round.
-        #[test]
-        fn any_single_failure_ends_with_exactly_one_slot(fail_at in 0usize..24) {
-            let effects = run(Some(fail_at));
-            let did = |wanted: &Effect| effects.contains(wanted);
-            let finished = matches!(effects.last(), Some(Effect::Finish { .. }));
-            prop_assert!(finished, "it never finished");
-            prop_assert!(did(&Effect::Retarget) || !did(&Effect::StopOld));
-            prop_assert_ne!(did(&Effect::StopNew), did(&Effect::StopOld));
-            let last = effects.iter().rev().find_map(|effect| match effect {
-                Effect::Journal(record) => Some(record.clone()),
-                _ => None,
-            });
-            let active = last.map(|record| record.active());
-            prop_assert_eq!(active, Some(if did(&Effect::StopOld) { SlotName::B } else { SlotName::A }));
-        }
+        self.then(Awaiting::TakenBack, Effect::TakeBack)
     }
 }

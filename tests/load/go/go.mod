@@ -1,0 +1,3 @@
+module berth/load
+
+go 1.24
