@@ -85,18 +85,16 @@ pub(super) fn spent(spent: &Spent) -> String {
     )
 }
 
-/// The latest `count` of the history, the very latest last.
+/// Every handover of the history, the latest last.
 pub(super) fn history(history: &HandoverHistory, style: Style) -> String {
-    let mut text = String::new();
-    for handover in &history.handovers {
+    let of_one = |handover: &HandoverStatus| {
         let when = second(handover.began.as_deref().unwrap_or("at an unknown time"));
-        let HandoverStatus { from, to, .. } = handover;
-        let whole = took(handover.spent.whole_us / 1000);
-        text += &format!("{when}  slot {from} to {to}, {} after {whole}\n", outcome(handover, style));
+        let (HandoverStatus { from, to, .. }, whole) = (handover, took(handover.spent.whole_us / 1000));
+        let head = format!("{when}  slot {from} to {to}, {} after {whole}\n", outcome(handover, style));
         let lines = details(handover).into_iter().chain([spent(&handover.spent)]);
-        lines.for_each(|line| text += &format!("    {line}\n"));
-    }
-    text
+        [head].into_iter().chain(lines.map(|line| format!("    {line}\n"))).collect::<Vec<_>>()
+    };
+    history.handovers.iter().flat_map(of_one).collect()
 }
 
 /// `2026-12-01T05:10:03.123456789Z` without what is smaller than a second.
@@ -108,7 +106,7 @@ fn second(rfc3339: &str) -> String {
 pub(super) fn plan(plan: &HandoverPlan) -> String {
     let side = |side: &Side| side.version.as_deref().map_or_else(|| "unknown version".to_owned(), harmless);
     let address = plan.address.map_or_else(|| "not serving".to_owned(), |address| address.to_string());
-    let mut text = format!(
+    let head = format!(
         "{}: from slot {} (kcp {}, {address}) to slot {} (kcp {}, any free port)\n",
         harmless(&plan.wish.to_string()),
         plan.from,
@@ -116,16 +114,16 @@ pub(super) fn plan(plan: &HandoverPlan) -> String {
         plan.to,
         side(&plan.new)
     );
-    match &plan.expected {
+    let expected = match &plan.expected {
         Some(expected) => {
-            text += &format!("the last one that was done took {}\n", took(expected.whole_us / 1000));
-            text += &format!("    {}\n", spent(expected));
+            let whole = took(expected.whole_us / 1000);
+            format!("the last one that was done took {whole}\n    {}\n", spent(expected))
         }
-        None => text += "how long it will take is not known: none was done yet\n",
-    }
-    plan.warnings.iter().for_each(|warning| text += &format!("warning: {}\n", harmless(warning)));
-    plan.refusals.iter().for_each(|refusal| text += &format!("refused: {}\n", harmless(refusal)));
-    text
+        None => "how long it will take is not known: none was done yet\n".to_owned(),
+    };
+    let warnings = plan.warnings.iter().map(|warning| format!("warning: {}\n", harmless(warning)));
+    let refusals = plan.refusals.iter().map(|refusal| format!("refused: {}\n", harmless(refusal)));
+    [head, expected].into_iter().chain(warnings).chain(refusals).collect()
 }
 
 #[cfg(test)]

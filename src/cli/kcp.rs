@@ -23,6 +23,7 @@ pub enum KcpVerb {
     /// Show past handovers: why, how they ended, where their time went
     History(History),
     /// Move kcp to the other slot with another kcp in it
+    #[command(disable_version_flag = true)]
     Upgrade {
         /// Of the asset store: v0.33.0, or as the program calls itself
         #[arg(long, value_name = "VERSION", required_unless_present = "path", conflicts_with = "path")]
@@ -76,7 +77,6 @@ pub(super) async fn run(client: &Client, verb: KcpVerb) -> Result<Exit, CliError
             }
             Ok(Exit::Ok)
         }
-        KcpVerb::History(args) => history(client, &args).await,
     }
 }
 

@@ -62,6 +62,16 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
     sections
 }
 
+fn of_front(front: &FrontConfig) -> Vec<Entry<'_>> {
+    vec![
+        text("listen", &front.listen),
+        text("drain_limit", &front.drain_limit),
+        bare("max_connections", &front.max_connections),
+        bare("max_connections_per_peer", &front.max_connections_per_peer),
+        bare("max_parked", &front.max_parked),
+    ]
+}
+
 /// A chain and its component are one key.
 fn limits_header(whom: &str) -> String {
     if whom.contains('/') { format!("limits.{}", quoted(whom)) } else { format!("limits.{whom}") }
@@ -74,16 +84,6 @@ fn limits_of(limits: &LimitsOf) -> Vec<Entry<'_>> {
         entry("memory", memory.value.as_ref().map(quoted), &memory.source),
         entry("processes", processes.value.map(|count| count.to_string()), &processes.source),
         entry("cpu", cpu.value.as_ref().map(quoted), &cpu.source),
-    ]
-}
-
-fn of_front(front: &FrontConfig) -> Vec<Entry<'_>> {
-    vec![
-        text("listen", &front.listen),
-        text("drain_limit", &front.drain_limit),
-        bare("max_connections", &front.max_connections),
-        bare("max_connections_per_peer", &front.max_connections_per_peer),
-        bare("max_parked", &front.max_parked),
     ]
 }
 

@@ -138,7 +138,7 @@ impl Default for Keepalive {
 impl DrainConfig {
     /// For a slot that takes `usual` for an answer: how long it may be silent in the middle of one goes by that.
     pub(super) fn of_slot(self, usual: Duration, limit: Duration) -> Self {
-        let longest = (limit / 4).max(self.quiet_long);
+        let longest = (limit / 8).max(self.quiet_long);
         let quiet_long = (usual * 4).clamp(self.quiet_long, longest);
         let quiet_late = usual.clamp(self.quiet_late, self.quiet_long.max(self.quiet_late));
         Self { quiet_long, quiet_late, hold: self.hold + (quiet_long - self.quiet_long), ..self }
@@ -167,12 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_slot_is_given_more_silence_and_no_more_than_a_quarter_of_the_limit() {
+    fn a_slow_slot_is_given_more_silence_and_no_more_than_an_eighth_of_the_limit() {
         let (config, limit) = (DrainConfig::default(), Duration::from_secs(4));
         assert_eq!(config.of_slot(Duration::from_millis(5), limit), config);
-        let slow = config.of_slot(Duration::from_millis(150), limit);
-        assert_eq!((slow.quiet_long, slow.hold), (Duration::from_millis(600), Duration::from_millis(750)));
-        assert_eq!(config.of_slot(limit, limit).quiet_long, limit / 4);
+        let slow = config.of_slot(Duration::from_millis(100), limit);
+        assert_eq!((slow.quiet_long, slow.hold), (Duration::from_millis(400), Duration::from_millis(550)));
+        assert_eq!(config.of_slot(limit, limit).quiet_long, limit / 8);
         assert_eq!(config.of_slot(limit, Duration::ZERO).quiet_long, config.quiet_long);
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 /// How many connections a worker may have more than the idlest one before it passes a new one on. Clients wake whichever worker
 /// is idle, which spreads them by itself; below this, waking one more thread for each batch of requests cost a fifth more CPU.
-const SLACK: usize = 64;
+pub(super) const SLACK: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Crew {

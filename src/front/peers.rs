@@ -1,5 +1,5 @@
-//! How many connections each source address has, so that one of them cannot take every place. The accept loop asks before it
-//! starts a task; a [`Seat`] is given back when it is dropped. One short lock for each connection's beginning and end.
+//! How many connections each source address has, so that one of them cannot take every place. The door asks before it lets
+//! a client in; a [`Seat`] is given back when it is dropped. One short lock for each connection's beginning and end.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -31,6 +31,10 @@ pub(super) trait Wire {
 /// A connected socket whose readiness is remembered, so that no call is made that is known to find nothing: edge-triggered
 /// epoll tells every change once, and a read or write that was cut short tells that the queue is now empty or full.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the socket by itself; all combinations occur"
+)]
 pub(super) struct Socket {
     fd: OwnedFd,
     readable: bool,

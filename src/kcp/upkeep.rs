@@ -59,11 +59,10 @@ fn loopback(chain: &ChainStatus, child: &ChildStatus, age: Duration) -> Option<S
     };
     (left < defaults::EXPIRY_NOTICE).then(|| {
         format!(
-            "{}/{} has run for {} days, and its certificate for itself ends {} after its start: `{cure}` in the next {} days",
+            "{}/{} has run for {} days, and its certificate for itself ends 365 days after its start: `{cure}` in the next {} days",
             chain.name,
             child.name,
             age.as_secs() / 86_400,
-            "365 days",
             left.as_secs() / 86_400
         )
     })

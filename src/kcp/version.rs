@@ -33,7 +33,7 @@ pub(crate) async fn ask(program: &Program, user: Option<User>) -> Result<String,
         user,
         ..Tool::default()
     };
-    let output = tool::run(tool, DEADLINE).await.map_err(|error| one_line(error))?;
+    let output = tool::run(tool, DEADLINE).await.map_err(one_line)?;
     let first = output.stdout.lines().next().unwrap_or_default();
     said(&output.stdout).ok_or_else(|| {
         format!("{} is no kcp: `--version` says {:?}", program.path.display(), one_line(first))

@@ -93,6 +93,10 @@ impl CgroupRoot {
     }
 }
 
+fn open(dir: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// The daemon's own cgroup, once controllers are enabled: the kernel wants no processes where they are handed on.
 const OWN: &str = "berth-daemon";
 
@@ -132,10 +136,6 @@ pub(super) fn tell(file: &Path, word: &str) -> io::Result<()> {
     let file = rustix::fs::open(file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(file, word.as_bytes())?;
     Ok(())
-}
-
-fn open(dir: &Path) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn probe(root: &Path) -> io::Result<()> {

@@ -55,7 +55,7 @@ impl StandIns {
             front_port: 0,
             shutdown_delay: Duration::ZERO,
             ports: None,
-            releases: Releases::open(layout).unwrap_or_else(|reason| panic!("{reason}")),
+            releases: Releases::open(layout).unwrap(),
             goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };

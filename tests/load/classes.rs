@@ -69,7 +69,7 @@ impl Class {
 
     /// Each request is work, not only a wait.
     pub fn is_costly(&self) -> bool {
-        self.fresh || matches!(self.asks, Asks::List | Asks::SlowRead | Asks::Upload)
+        self.fresh || matches!(self.asks, Asks::List | Asks::SlowRead | Asks::Upload | Asks::Post)
     }
 
     pub fn period(&self) -> Duration {

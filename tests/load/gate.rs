@@ -1,7 +1,7 @@
 //! How fast everyone asks: at full speed while something is measured, calmly in between, so that a slot can start on a small
 //! machine and a long run leaves no mountain of objects.
 
-use super::classes::Class;
+use super::classes::{Asks, Class};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -15,7 +15,7 @@ pub enum Speed {
 
 /// A closed loop's pause in a calm; its connection stays in use.
 pub const CALM: Duration = Duration::from_millis(500);
-/// Calm periods are this much longer where each request costs a handshake or megabytes.
+/// Calm periods are this much longer where each request costs a handshake, megabytes or a write.
 pub const CALMER: u32 = 5;
 
 #[derive(Debug, Clone)]
@@ -47,6 +47,7 @@ impl Gate {
             let pause = match (self.speed(), class.period()) {
                 (Speed::Over, _) => return false,
                 (Speed::Full, Duration::ZERO) => return true,
+                (Speed::Calm, Duration::ZERO) if class.asks == Asks::Post => CALM * CALMER,
                 (Speed::Calm, Duration::ZERO) => CALM,
                 (Speed::Calm, period) if class.is_costly() => period * CALMER,
                 (_, period) => period,

@@ -86,7 +86,7 @@ impl Guard for Agreeable {
     }
 
     async fn lost(&self) {
-        std::future::pending().await;
+        std::future::pending::<()>().await;
     }
 }
 

@@ -24,8 +24,8 @@ impl Root {
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let strays = strays::lines(&*self.world.outside.processes);
-        let remarks = self.world.outside.processes.remarks();
         let canary = self.canary_status();
+        let remarks = self.world.outside.processes.remarks();
         let handover =
             self.handover.as_ref().map(handover::Running::status).or_else(|| self.last_handover.clone());
         let handovers = self.handovers.clone();

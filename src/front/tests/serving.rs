@@ -1,6 +1,7 @@
 //! Accepting, dialling, parking and relaying over real sockets.
 
 use super::loopback::{any_port, ask, front, front_of, joined, parked, slot_of_lines, within};
+use crate::front::crew::SLACK;
 use crate::front::{Front, FrontConfig, FrontError};
 use berth_actors::host::Dataplane;
 use berth_actors::identity::SlotName;
@@ -159,6 +160,45 @@ async fn a_thousand_connections_in_a_row_all_reach_the_target_of_their_moment() 
     }
     let counts: Vec<u64> = front.status().per_slot.iter().map(|slot| slot.accepted).collect();
     assert_eq!(counts, [500, 500]);
+}
+
+/// Asks once over each of `clients` and keeps it; what each worker has then.
+async fn loads_with(front: &Front, clients: Vec<TcpStream>) -> Vec<usize> {
+    let mut served = Vec::new();
+    for client in clients {
+        let mut client = BufStream::new(client);
+        assert_eq!(within(ask(&mut client, "hi")).await.as_deref(), Some("a hi"));
+        served.push(client);
+    }
+    let crew = &front.engine.crew;
+    crew.workers().map(|worker| crew.inbox(worker).load()).collect()
+}
+
+async fn clients_of(front: &Front, count: usize) -> Vec<TcpStream> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        clients.push(TcpStream::connect(front.address()).await.unwrap());
+    }
+    clients
+}
+
+#[tokio::test]
+async fn no_worker_keeps_a_crowd_for_itself() {
+    let front = front(FrontConfig { threads: 3, ..FrontConfig::default() });
+    front.retarget(Some((SlotName::A, slot_of_lines(SlotName::A).await))).await;
+    let clients = clients_of(&front, 300).await;
+    let loads = loads_with(&front, clients).await;
+    let [least, most] = [loads.iter().min().unwrap(), loads.iter().max().unwrap()];
+    assert!(loads.iter().sum::<usize>() == 300 && most - least <= SLACK + 1, "{loads:?}");
+}
+
+#[tokio::test]
+async fn those_who_waited_are_dealt_out_evenly() {
+    let front = front(FrontConfig { threads: 3, ..FrontConfig::default() });
+    let clients = clients_of(&front, 30).await;
+    parked(&front, 30).await;
+    front.retarget(Some((SlotName::A, slot_of_lines(SlotName::A).await))).await;
+    assert_eq!(loads_with(&front, clients).await, [10, 10, 10]);
 }
 
 #[tokio::test]

@@ -14,6 +14,10 @@ pub(super) enum Hang {
 }
 
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one switch of the environment, and goes with none of the others"
+)]
 pub(super) struct Knobs {
     pub kube_apiserver: Option<PathBuf>,
     pub ready_after: Duration,

@@ -83,7 +83,10 @@ func (g *gate) next(j *job, c class, began time.Time) bool {
 			return true
 		case speed == "calm" && pause == 0:
 			pause = time.Duration(j.CalmMs) * time.Millisecond
-		case speed == "calm" && (c.Fresh || c.Asks == "list"):
+			if c.Asks == "post" {
+				pause *= time.Duration(c.CalmFactor)
+			}
+		case speed == "calm" && (c.Fresh || c.Asks == "list" || c.Asks == "post"):
 			pause *= time.Duration(c.CalmFactor)
 		}
 		timer := time.NewTimer(time.Until(began.Add(pause)))

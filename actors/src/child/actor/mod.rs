@@ -13,7 +13,7 @@ use crate::spec::{ProcessSpec, Seam, Step};
 use crate::status::{ChildState, ChildStatus};
 use actix::prelude::*;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -173,13 +173,18 @@ impl ChildActor {
             waits_for: note.or_else(|| self.machine.waits_for()),
             last_failure: self.machine.last_failure().map(str::to_owned),
             log_tail: if failed { self.log_tail.clone() } else { Vec::new() },
-            log: self.running.as_ref().map(|running| &running.log).or(self.log.as_ref()).map(shown),
+            log: self
+                .running
+                .as_ref()
+                .map(|running| &running.log)
+                .or(self.log.as_ref())
+                .map(|path| shown(path)),
             stand_in: self.stand_in.clone(),
         }
     }
 }
 
-fn shown(path: &PathBuf) -> String {
+fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
