@@ -71,7 +71,7 @@ impl KcpClient {
         let (shared, places) = (self.shared.clone(), Places::new(&self.config.layout));
         off_thread(move || {
             let set = shared.require()?;
-            Ok(set.trusting(trust::bundle(&places, OffsetDateTime::now_utc())?))
+            Ok(set.trusting(trust::bundle(&places, crate::clock::now())?))
         })
         .await
     }
@@ -82,7 +82,7 @@ impl KcpClient {
         let text = |error: RenewalError| error.to_string();
         crate::files::private_dir(&paths.dir, self.config.owner).map_err(|error| error.to_string())?;
         match wish {
-            Wish::RotateCertificates => places.renew(slot, OffsetDateTime::now_utc()).map_err(text)?,
+            Wish::RotateCertificates => places.renew(slot, crate::clock::now()).map_err(text)?,
             Wish::Plain | Wish::Upgrade { .. } => places.discard(slot).map_err(text)?,
         }
         places.set_of(slot).stage(&paths.root, self.config.owner).map_err(|error| error.to_string())?;
@@ -101,7 +101,7 @@ impl KcpClient {
     /// Makes the authority that the next certificate is signed by, and has clients trust it; whether it was there. Blocking.
     pub fn prepare_rotation(&self) -> Result<bool, String> {
         let places = Places::new(&self.config.layout);
-        let prepared = authority::prepare(&places.authority, OffsetDateTime::now_utc());
+        let prepared = authority::prepare(&places.authority, crate::clock::now());
         let was_there = prepared.map_err(|error| error.to_string())?;
         self.publish()?;
         Ok(was_there)
@@ -221,7 +221,7 @@ impl KcpApi for KcpClient {
         let set = off_thread(move || shared.require()).await;
         let mut findings = Findings::default();
         match set {
-            Ok(set) => findings.warnings.extend(expiry(&set, OffsetDateTime::now_utc())),
+            Ok(set) => findings.warnings.extend(expiry(&set, crate::clock::now())),
             Err(error) => findings.refusals.push(error.to_string()),
         }
         if let Wish::Upgrade { program, allow_downgrade, .. } = wish {

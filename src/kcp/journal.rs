@@ -14,7 +14,6 @@ use async_trait::async_trait;
 use berth_actors::handover::Record;
 use berth_actors::host::{History, Journal};
 use std::path::{Path, PathBuf};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, Clone)]
@@ -65,7 +64,7 @@ impl Journal for HandoverFile {
 
     fn now(&self) -> String {
         // It cannot fail for a date within the next eight thousand years.
-        OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
+        crate::clock::now().format(&Rfc3339).unwrap_or_default()
     }
 }
 

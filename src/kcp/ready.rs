@@ -21,7 +21,6 @@ use hyper::{Method, StatusCode};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use time::OffsetDateTime;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// How often and how patiently the gate asks.
@@ -185,7 +184,7 @@ pub(super) fn publish(
     consumer: &Path,
     token: &Token,
 ) -> Result<(), files::FileError> {
-    let trusted = trust::bundle(places, OffsetDateTime::now_utc())?;
+    let trusted = trust::bundle(places, crate::clock::now())?;
     write_if_changed(consumer, kubeconfig::consumer(front_port, &trusted, token).as_bytes(), None)
 }
 

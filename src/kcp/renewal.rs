@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn now() -> OffsetDateTime {
-        OffsetDateTime::now_utc()
+        crate::clock::now()
     }
 
     fn certificate(dir: &Path) -> Vec<u8> {

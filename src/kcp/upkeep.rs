@@ -23,7 +23,7 @@ pub fn of(config: &KcpConfig, status: &TreeStatus) -> Upkeep {
     let mut notices = Vec::new();
     let read = files::read_optional(&config.layout.kcp_shared().join(CERTIFICATE)).ok().flatten();
     if let Some(ends) = read.and_then(|pem| expiry_of(&pem)) {
-        notices.extend(certificate(ends, OffsetDateTime::now_utc()));
+        notices.extend(certificate(ends, crate::clock::now()));
     }
     let chains = status.slots.iter().chain(&status.tenants);
     let servers = chains.flat_map(|chain| chain.children.iter().map(move |child| (chain, child)));
