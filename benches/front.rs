@@ -108,7 +108,7 @@ fn throughput(kind: &Kind, ways: [SocketAddr; 2], turn: Duration) {
             let answers = clients.run(turn).len() as f64;
             rates.push(answers / turn.as_secs_f64());
             if way == ways[1] {
-                costs.push((own::cpu() - before).as_secs_f64() / answers * kind.unit);
+                costs.push(own::cpu().saturating_sub(before).as_secs_f64() / answers * kind.unit);
             }
         }
     }

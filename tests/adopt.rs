@@ -1,5 +1,12 @@
 //! A refusal of the identity guard in a running daemon: what an operator sees, the way out, and a daemon killed on it (I1, I3).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test that panics has failed; it may wait for a process; its files need not outlive a crash"
+)]
+
 mod common;
 
 use berth::control::api::{EventQuery, StampedEvent};

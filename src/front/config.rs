@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How the front accepts, dials and relays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrontConfig {
-    /// Worker threads of the front's own runtime. Two: one busy with a large answer leaves one for everyone else, and
+    /// Threads that accept and relay, each with its own connections. Two: one busy with a large answer leaves one for everyone else, and
     /// a thread relays more than a kcp can produce.
     pub threads: usize,
     /// Connections at one time, two file descriptors each. Above it nothing is accepted: clients wait in the kernel's queue,
@@ -141,7 +141,7 @@ impl DrainConfig {
         let longest = (limit / 8).max(self.quiet_long);
         let quiet_long = (usual * 4).clamp(self.quiet_long, longest);
         let quiet_late = usual.clamp(self.quiet_late, self.quiet_long.max(self.quiet_late));
-        Self { quiet_long, quiet_late, hold: self.hold + (quiet_long - self.quiet_long), ..self }
+        Self { quiet_long, quiet_late, hold: self.hold + quiet_long.saturating_sub(self.quiet_long), ..self }
     }
 }
 

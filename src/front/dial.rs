@@ -33,3 +33,35 @@ fn connected(address: SocketAddr) -> Option<OwnedFd> {
 fn is_itself(server: &OwnedFd, address: SocketAddr) -> bool {
     getsockname(server).map(SocketAddr::try_from).is_ok_and(|ours| ours == Ok(address))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::bind;
+    use std::net::TcpListener;
+
+    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    #[test]
+    fn a_listening_port_gives_a_connected_server_at_once_and_a_closed_one_none() {
+        let listener = TcpListener::bind(ANY).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = connected(address).unwrap();
+        assert_eq!(
+            listener.accept().unwrap().1,
+            SocketAddr::try_from(getsockname(&server).unwrap()).unwrap()
+        );
+        drop((server, listener));
+        assert!(connected(address).is_none());
+    }
+
+    #[test]
+    fn a_socket_that_met_itself_is_told_from_a_server() {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &ANY).unwrap();
+        let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        connect(&socket, &address).unwrap();
+        assert!(getpeername(&socket).unwrap().is_some() && is_itself(&socket, address));
+    }
+}

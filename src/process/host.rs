@@ -280,7 +280,9 @@ impl Shared {
                     .ok()
             })
             .unzip();
-        self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
+        if self.limiter.limits_any() {
+            self.limiter.apply(component, self.cgroups.as_ref(), cgroup.as_ref());
+        }
         let mut record = Record {
             component: component.clone(),
             token: mark::new_token(),

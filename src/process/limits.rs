@@ -94,6 +94,11 @@ impl Limiter {
         Self { wanted, missing: Mutex::default() }
     }
 
+    /// Whether anybody asked for limits: a birth looks at nothing where nobody did.
+    pub(super) fn limits_any(&self) -> bool {
+        self.wanted.0.values().any(|limits| !limits.is_none())
+    }
+
     /// Blocking.
     pub(super) fn apply(&self, component: &ComponentId, root: Option<&CgroupRoot>, cgroup: Option<&Cgroup>) {
         let limits = self.wanted.of(component);

@@ -115,9 +115,17 @@ impl Berth {
             }));
     }
 
-    /// Whether it has ended by itself, or by a fault.
-    pub fn daemon_is_dead(&mut self) -> bool {
-        self.daemon.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
+    /// Whether it ends by itself or by a fault, within a moment: its sockets close before it is gone.
+    pub async fn daemon_ends(&mut self) -> bool {
+        let Some(mut child) = self.daemon.take() else { return true };
+        let exit = async {
+            while child.try_wait().unwrap().is_none() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let ended = timeout(Duration::from_secs(10), exit).await.is_ok();
+        self.daemon = Some(child).filter(|_| !ended);
+        ended
     }
 
     pub fn kill_daemon(&mut self) {

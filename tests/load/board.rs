@@ -5,7 +5,6 @@
 use super::classes::Class;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use time::OffsetDateTime;
 use tokio::time::Instant;
 
 /// What became of a request that failed.
@@ -79,7 +78,7 @@ impl Board {
             run: format!("load-{:08x}", rand::random::<u32>()),
             began: Instant::now(),
             // Only to agree with the clients of another process on when the run began.
-            began_unix_us: OffsetDateTime::now_utc().unix_timestamp_nanos() / 1000,
+            began_unix_us: berth::clock::now().unix_timestamp_nanos() / 1000,
             tallies: classes.iter().map(|_| Mutex::default()).collect(),
             books: Mutex::default(),
             classes,

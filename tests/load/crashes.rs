@@ -165,7 +165,7 @@ impl Crashes<'_> {
         self.load.speed(Speed::Full).await;
         let handover = timeout(FAULT, self.berth.client().handover(Wish::Plain)).await;
         self.berth.disarm();
-        if !self.berth.daemon_is_dead() {
+        if !self.berth.daemon_ends().await {
             return Err(format!("the daemon outlived handover-{phase}: {handover:?}\n{}", self.berth.log()));
         }
         self.load.speed(Speed::Calm).await;

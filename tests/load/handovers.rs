@@ -25,8 +25,8 @@ pub async fn alone(load: &mut Load, run: &mut Run) {
     load.speed(Speed::Calm).await;
 }
 
-/// One handover to its end.
-pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Turn, String> {
+/// One handover to its end; `None` where it was rolled back, which no client may notice either.
+pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Option<Turn>, String> {
     let mut events = berth.events().await?;
     let (client, began) = (berth.client(), Instant::now());
     let handover = tokio::spawn(async move { client.handover(Wish::Plain).await });
@@ -53,7 +53,11 @@ pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Turn,
     let status = handover.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let whole_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match (&status.outcome, status.drain) {
-        (HandoverOutcome::Done, Some(drain)) => Ok(Turn { drain, whole_ms }),
+        (HandoverOutcome::Done, Some(drain)) => Ok(Some(Turn { drain, whole_ms })),
+        (HandoverOutcome::RolledBack(reason), _) => {
+            println!("rolled back after {whole_ms} ms: {reason}");
+            Ok(None)
+        }
         _ => Err(format!("{status:?}")),
     }
 }

@@ -148,11 +148,16 @@ pub async fn through_handovers(
     for number in 1..=handovers {
         handovers::alone(&mut load, &mut run).await;
         let turn = handovers::turn(&berth, &mut load, &mut run).await;
-        let turn = turn.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
-        println!("handover {number} in {} ms: {:?}", turn.whole_ms, turn.drain);
-        run.turns.push(turn);
+        if let Some(turn) = turn.map_err(|reason| format!("{reason}\n{}", berth.last_words()))? {
+            println!("handover {number} in {} ms: {:?}", turn.whole_ms, turn.drain);
+            run.turns.push(turn);
+        }
     }
     let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
     println!("{}", run.table(&board));
-    Ok(run.broken(&board, goaway.is_some()))
+    let mut broken = run.broken(&board, goaway.is_some());
+    if run.turns.is_empty() {
+        broken.push("every handover was rolled back".to_owned());
+    }
+    Ok(broken)
 }

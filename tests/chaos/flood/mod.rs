@@ -176,10 +176,10 @@ impl Flood {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(status) => status,
-            Err(_) => panic!("waited in vain for {what}: {last:#?}"),
-        }
+        let Ok(status) = tokio::time::timeout(PATIENCE, wait).await else {
+            panic!("waited in vain for {what}: {last:#?}");
+        };
+        status
     }
 
     /// Requests on a connection that is open, and as many on new ones. None may fail.
