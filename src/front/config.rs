@@ -141,7 +141,7 @@ impl DrainConfig {
         let longest = (limit / 8).max(self.quiet_long);
         let quiet_long = (usual * 4).clamp(self.quiet_long, longest);
         let quiet_late = usual.clamp(self.quiet_late, self.quiet_long.max(self.quiet_late));
-        Self { quiet_long, quiet_late, hold: self.hold + (quiet_long - self.quiet_long), ..self }
+        Self { quiet_long, quiet_late, hold: self.hold + quiet_long.saturating_sub(self.quiet_long), ..self }
     }
 }
 
