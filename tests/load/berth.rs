@@ -52,11 +52,11 @@ impl Berth {
             ("kube_apiserver", &components.kube_apiserver.path),
             ("kube_controller_manager", &components.kube_controller_manager.path),
         ];
-        let paths: String = paths.iter().map(|(key, path)| format!("{key} = {path:?}\n")).collect();
+        let paths = paths.map(|(key, path)| format!("{key} = \"{}\"", path.display())).join("\n");
         format!(
-            "state_dir = {:?}\nrun_dir = {:?}\nstop_children = true\n[front]\nlisten = \"{}\"\n[kcp]\ngoaway_chance = {goaway}\n[components]\n{paths}",
-            self.layout.state(),
-            self.layout.run(),
+            "state_dir = \"{}\"\nrun_dir = \"{}\"\nstop_children = true\n[front]\nlisten = \"{}\"\n[kcp]\ngoaway_chance = {goaway}\n[components]\n{paths}\n",
+            self.layout.state().display(),
+            self.layout.run().display(),
             self.front
         )
     }

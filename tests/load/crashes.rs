@@ -5,7 +5,7 @@ use super::berth::{self, Berth};
 use super::board::{Board, Failure};
 use super::classes::Class;
 use super::gate::Speed;
-use super::load::Load;
+use super::session::Load;
 use berth_actors::handover::Wish;
 use berth_actors::identity::SlotName;
 use berth_actors::status::TreeStatus;

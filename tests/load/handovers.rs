@@ -3,8 +3,8 @@
 
 use super::berth::Berth;
 use super::gate::Speed;
-use super::load::Load;
 use super::report::{Run, Turn, Window};
+use super::session::Load;
 use berth_actors::handover::Wish;
 use berth_actors::status::HandoverOutcome;
 use futures::StreamExt;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! args      what is asked           classes   the clients there are        gate     how fast they ask
-//! load      a load, start to end ─▶ requests, watching, kube_rs over line (hyper), and go (net/http)
+//! session   a load, start to end ─▶ requests, watching, kube_rs over line (hyper), and go (net/http)
 //! board     what they saw           report    tables, and the bars a run must hold
 //! berth     a daemon of our own     handovers, crashes  what is done to it meanwhile
 //! ```
@@ -30,9 +30,9 @@ mod go;
 pub mod handovers;
 mod kube_rs;
 mod line;
-pub mod load;
 pub mod report;
 mod requests;
+pub mod session;
 mod target;
 mod watching;
 
@@ -40,8 +40,8 @@ use args::Args;
 use berth::Berth;
 use classes::{Asks, Class};
 use gate::Speed;
-use load::Load;
 use report::{Run, Window};
+use session::Load;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;

@@ -50,9 +50,10 @@ impl Load {
                 _ => clients.extend(requests::start(&board, &target, number, &gate)),
             }
         }
-        let go = match board.classes.iter().any(|class| class.by == By::Go) {
-            true => Some(GoClients::start(&board, &target, &from).await?),
-            false => None,
+        let go = if board.classes.iter().any(|class| class.by == By::Go) {
+            Some(GoClients::start(&board, &target, &from).await?)
+        } else {
+            None
         };
         Ok(Self { board, target, speed, deleters_speed, clients, deleters, watches, go })
     }
