@@ -95,12 +95,9 @@ mod tests {
         results.into_iter().map(name).collect()
     }
 
-    fn seen() -> Result<Duration, NoPulse> {
-        Ok(Duration::from_millis(4))
-    }
-    fn silent() -> Result<Duration, NoPulse> {
-        Err(NoPulse::Silent)
-    }
+    const SEEN: Result<Duration, NoPulse> = Ok(Duration::from_millis(4));
+    const SILENT: Result<Duration, NoPulse> = Err(NoPulse::Silent);
+
     fn unasked() -> Result<Duration, NoPulse> {
         Err(NoPulse::Unasked("HTTP 500".to_owned()))
     }
@@ -108,7 +105,7 @@ mod tests {
     #[test]
     fn two_silent_flights_in_a_row_are_a_stall_and_one_is_not() {
         assert_eq!(
-            verdicts(vec![seen(), silent(), seen(), silent(), silent()]),
+            verdicts(vec![SEEN, SILENT, SEEN, SILENT, SILENT]),
             ["told", "again", "told", "again", "stalled"]
         );
     }
@@ -116,16 +113,13 @@ mod tests {
     #[test]
     fn an_outage_of_the_store_is_not_a_stall_however_long_it_lasts() {
         assert_eq!(
-            verdicts(vec![silent(), unasked(), silent(), unasked(), unasked(), seen()]),
+            verdicts(vec![SILENT, unasked(), SILENT, unasked(), unasked(), SEEN]),
             ["again", "told", "again", "told", "wait", "told"]
         );
     }
 
     #[test]
     fn after_a_stall_it_counts_anew() {
-        assert_eq!(
-            verdicts(vec![silent(), silent(), silent(), silent()]),
-            ["again", "stalled", "again", "stalled"]
-        );
+        assert_eq!(verdicts(vec![SILENT, SILENT, SILENT, SILENT]), ["again", "stalled", "again", "stalled"]);
     }
 }

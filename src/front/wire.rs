@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    fn is_done(polled: Poll<io::Result<usize>>, count: usize) -> bool {
-        matches!(polled, Poll::Ready(Ok(done)) if done == count)
+    fn is_done(polled: &Poll<io::Result<usize>>, count: usize) -> bool {
+        matches!(polled, Poll::Ready(Ok(done)) if *done == count)
     }
 
     #[test]
@@ -234,13 +234,13 @@ mod tests {
         assert!(pair.near.is_silent());
         pair.far.write_all(b"x").unwrap();
         assert!(!pair.noted().near.is_silent());
-        assert!(is_done(pair.read(8), 1));
+        assert!(is_done(&pair.read(8), 1));
         assert!(pair.near.is_silent());
         pair.far.shutdown(Shutdown::Write).unwrap();
         assert!(!pair.noted().near.is_silent());
 
         let mut pair = Pair::new();
-        assert!(is_done(pair.near.write(b"unread, so closing resets", false), 25));
+        assert!(is_done(&pair.near.write(b"unread, so closing resets", false), 25));
         while pair.far.peek(&mut [0; 32]).unwrap() < 25 {}
         let Pair { near, far, epoll } = pair;
         drop(far);
@@ -255,27 +255,27 @@ mod tests {
         pair.far.write_all(b"the last").unwrap();
         pair.far.shutdown(Shutdown::Write).unwrap();
         while !pair.noted().near.fin_queued {}
-        assert!(is_done(pair.read(4), 4));
+        assert!(is_done(&pair.read(4), 4));
         assert!(!pair.near.at_end());
-        assert!(is_done(pair.read(64), 4));
+        assert!(is_done(&pair.read(64), 4));
         assert!(pair.near.at_end());
-        assert!(is_done(pair.read(64), 0));
+        assert!(is_done(&pair.read(64), 0));
     }
 
     #[test]
     fn an_end_that_comes_after_a_short_read_is_told_by_the_next_event() {
         let mut pair = Pair::new();
         pair.far.write_all(b"x").unwrap();
-        assert!(is_done(pair.noted().read(64), 1));
+        assert!(is_done(&pair.noted().read(64), 1));
         assert!(pair.read(64).is_pending() && !pair.near.at_end());
         pair.far.shutdown(Shutdown::Write).unwrap();
-        assert!(is_done(pair.noted().read(64), 0));
+        assert!(is_done(&pair.noted().read(64), 0));
     }
 
     #[test]
     fn bytes_of_which_the_end_follows_at_once_arrive_whole() {
         let mut pair = Pair::new();
-        assert!(is_done(pair.near.write(b"goodbye", true), 7));
+        assert!(is_done(&pair.near.write(b"goodbye", true), 7));
         pair.near.finish();
         let mut got = String::new();
         io::Read::read_to_string(&mut pair.far, &mut got).unwrap();

@@ -410,7 +410,9 @@ mod tests {
         let event = |kind: &str| format!("{{\"type\":\"{kind}\",\"object\":{HELD}}}\n");
         for (kinds, told) in [(vec!["ADDED", "MODIFIED"], 2), (vec!["ADDED", "ERROR", "MODIFIED"], 1)] {
             let (events, feed) = unbounded();
-            kinds.iter().for_each(|kind| events.unbounded_send(event(kind)).unwrap());
+            for kind in &kinds {
+                events.unbounded_send(event(kind)).unwrap();
+            }
             drop(events);
             let feed = Mutex::new(Some(feed));
             let server = TestServer::start(&estate.set, move |asked| {

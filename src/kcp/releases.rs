@@ -182,31 +182,34 @@ mod tests {
         (state, layout)
     }
 
-    fn new() -> Option<Chosen> {
-        Some(Chosen { program: "/opt/kcp-0.34".into(), version: NEW.into() })
+    fn chosen() -> Chosen {
+        Chosen { program: "/opt/kcp-0.34".into(), version: NEW.into() }
     }
 
     #[test]
     fn an_upgrade_is_one_slots_until_it_is_promoted_and_both_ones_after() {
         let (_state, layout) = home();
         let releases = Releases::open(&layout).unwrap();
-        releases.stage(SlotName::B, new()).unwrap();
+        releases.stage(SlotName::B, Some(chosen())).unwrap();
         // The next daemon knows which slot runs what, in the middle of it.
         let next = Releases::open(&layout).unwrap();
-        assert_eq!((next.of(SlotName::A), next.of(SlotName::B), next.chosen()), (None, new(), None));
+        assert_eq!((next.of(SlotName::A), next.of(SlotName::B), next.chosen()), (None, Some(chosen()), None));
         next.promote(SlotName::B).unwrap();
         next.promote(SlotName::B).unwrap();
-        assert_eq!((next.of(SlotName::A), next.of(SlotName::B), next.chosen()), (None, new(), new()));
+        assert_eq!(
+            (next.of(SlotName::A), next.of(SlotName::B), next.chosen()),
+            (None, Some(chosen()), Some(chosen()))
+        );
         // The next plain handover brings the old slot along.
         next.stage(SlotName::A, next.chosen()).unwrap();
-        assert_eq!(Releases::open(&layout).unwrap().of(SlotName::A), new());
+        assert_eq!(Releases::open(&layout).unwrap().of(SlotName::A), Some(chosen()));
     }
 
     #[test]
     fn an_upgrade_that_is_rolled_back_or_taken_back_is_forgotten() {
         let (_state, layout) = home();
         let releases = Releases::open(&layout).unwrap();
-        releases.stage(SlotName::B, new()).unwrap();
+        releases.stage(SlotName::B, Some(chosen())).unwrap();
         releases.promote(SlotName::B).unwrap();
         releases.promote(SlotName::A).unwrap();
         assert_eq!(releases.chosen(), None);
@@ -236,7 +239,7 @@ mod tests {
         let (_state, layout) = home();
         let releases = Releases::open(&layout).unwrap();
         releases.bootstraps(SlotName::A, OLD).unwrap();
-        releases.stage(SlotName::B, new()).unwrap();
+        releases.stage(SlotName::B, Some(chosen())).unwrap();
         releases.bootstraps(SlotName::B, NEW).unwrap();
         let releases = Releases::open(&layout).unwrap();
         assert_eq!(releases.newest().as_deref(), Some(NEW));
