@@ -37,7 +37,7 @@ async fn each_death_costs_the_tenant_only_what_must_restart_with_it() {
     let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
     api::create_config_map(&maps, "acknowledged", "yes").await;
 
-    assert_eq!(changed_by_death_of(&dev, "postgres").await, ["postgres"]);
+    assert_eq!(changed_by_death_of(&dev, "postgres").await, ["kine", "postgres"]);
     assert_eq!(changed_by_death_of(&dev, "kine").await, ["kine"]);
     assert_eq!(
         changed_by_death_of(&dev, "kube-apiserver").await,
@@ -94,10 +94,16 @@ async fn kcp_rides_through_the_deaths_of_its_kine_and_of_the_store_below() {
     let postgres = store(&after)["postgres"];
     host::signal(postgres, Signal::KILL);
     let replaced = |status: &TreeStatus| {
-        all_ready(status) && store(status).get("postgres").is_some_and(|pid| *pid != postgres)
+        all_ready(status)
+            && store(status).get("postgres").is_some_and(|pid| *pid != postgres)
+            && kcp(status).get("kine").is_some_and(|pid| *pid != kcp(&after)["kine"])
     };
-    let status = dev.until("the store to be replaced", replaced).await;
-    assert_eq!(kcp(&status), kcp(&after), "it restarts alone");
+    let status = dev.until("the store and the kine on it to be replaced", replaced).await;
+    assert_eq!(
+        kcp(&status)["kcp"],
+        kcp(&after)["kcp"],
+        "no kine outlives its database, and kcp outlives both"
+    );
     let kubeconfig = home.layout().kcp().join("admin.kubeconfig");
     let maps = api::config_maps(api::client(&kubeconfig, Some("system:admin")).await, "default");
     api::create_config_map(&maps, "after-both", "yes").await;

@@ -214,9 +214,12 @@ impl Handler<GetStatus> for Supervisor {
 
     fn handle(&mut self, _: GetStatus, _ctx: &mut Self::Context) -> Self::Result {
         let asked = join_all(self.children.iter().map(|child| child.addr.send(actor::GetStatus)));
+        let before = self.chain.state();
         Box::pin(asked.into_actor(self).map(|children, supervisor, _| {
-            // After the answers: what the children told before them has been heard.
-            let (state, reason) = supervisor.chain.state();
+            // After the answers: what the children told before them has been heard. A chain that has become ready since may
+            // have a child that answered too early for it.
+            let after = supervisor.chain.state();
+            let (state, reason) = if after.0 == ChainState::Ready { before } else { after };
             // One that does not answer is ending with its chain.
             let children = children.into_iter().flatten().collect();
             ChainStatus { name: supervisor.name.clone(), state, reason, children }

@@ -114,7 +114,16 @@ pub fn terms(of: Supervised) -> Terms {
             start_deadline: (s(30), "listens within 75 ms; the rest is for a database that still comes up"),
             stop: term_twice(s(5), s(2)),
             stop_reason: "0.5 s; while it waits for its database it ends only on the second SIGTERM, after 2 s",
-            reactions: vec![("postgres", RIDES), ("openbao", UNRELATED)],
+            reactions: vec![
+                (
+                    "postgres",
+                    (
+                        Reaction::Restart,
+                        "one whose database came back may answer a create it did not make with success",
+                    ),
+                ),
+                ("openbao", UNRELATED),
+            ],
             ..common
         },
         Supervised::KubeApiserver => Terms {

@@ -111,6 +111,8 @@ fn arguments(seat: &Seat, data: &Path) -> Vec<String> {
         ("listen_addresses", String::new()),
         ("unix_socket_directories", seat.sockets.to_string_lossy().into_owned()),
         ("unix_socket_permissions", "0700".to_owned()),
+        // A crash of one backend ends it as a whole: whoever depends on it learns of that, and starts anew as well.
+        ("restart_after_crash", "off".to_owned()),
         ("cluster_name", seat.chain.clone()),
         ("shared_buffers", "32MB".to_owned()),
         ("io_method", "sync".to_owned()),

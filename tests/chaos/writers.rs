@@ -84,30 +84,32 @@ impl Writer {
         self.acknowledged.lock().unwrap().clone()
     }
 
-    /// Everything that was acknowledged before this call is there now.
+    /// Everything that was acknowledged before this call is there. A list may be behind for a moment: the API server asks kine how
+    /// far it should be, and kine says how far its last look at the database went.
     pub async fn check(&self) -> Result<usize, String> {
         let wanted = self.acknowledged();
         let began = Instant::now();
-        let present = loop {
-            match self.target.keys().await {
-                Ok(present) => break present,
+        loop {
+            let missing = match self.target.keys().await {
+                Ok(present) => wanted.difference(&present).cloned().collect::<Vec<_>>(),
                 // One question may take long where six systems share two cores; what hangs does not answer the next either.
                 Err(reason) if began.elapsed() > READ_WITHIN => {
                     return Err(format!("{} cannot be read: {reason}", self.name));
                 }
-                Err(_) => tokio::time::sleep(AGAIN).await,
+                Err(_) => {
+                    tokio::time::sleep(AGAIN).await;
+                    continue;
+                }
+            };
+            if missing.is_empty() {
+                return Ok(wanted.len());
             }
-        };
-        let lost: Vec<_> = wanted.difference(&present).collect();
-        if lost.is_empty() {
-            return Ok(wanted.len());
+            if began.elapsed() > READ_WITHIN {
+                let (name, lost, all) = (self.name, missing.len(), wanted.len());
+                return Err(format!("{name}: {lost} of {all} acknowledged writes are lost: {missing:?}"));
+            }
+            tokio::time::sleep(AGAIN).await;
         }
-        Err(format!(
-            "{}: {} of {} acknowledged writes are lost: {lost:?}",
-            self.name,
-            lost.len(),
-            wanted.len()
-        ))
     }
 }
 

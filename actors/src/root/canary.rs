@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The step of a slot that its kcp stores through.
-const KINE: &str = "kine";
+pub(super) const KINE: &str = "kine";
 
 /// Whom it flies through. Another process is another perch.
 #[derive(Debug, Clone, PartialEq, Eq)]

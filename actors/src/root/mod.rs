@@ -14,6 +14,7 @@ mod load;
 mod owned;
 mod plan;
 mod status;
+mod store;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -255,9 +256,11 @@ impl Handler<ChainNews> for Root {
 
     fn handle(&mut self, news: ChainNews, ctx: &mut Self::Context) {
         let Some(owned) = self.owned_mut(&news.chain) else { return };
+        let before = owned.state();
         if !owned.hear(&news) {
             return;
         }
+        self.end_kines_of_a_dead_store(&news, before, ctx);
         self.waiters.hear(&news);
         self.handover_news(&news, ctx);
         self.settle(ctx);
