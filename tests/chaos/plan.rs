@@ -174,6 +174,8 @@ const REAL_PLACES: [(&str, Trigger); 5] = [
 
 /// Hours. Certificates begin 30 days before they are made, and a CCM's credential lasts seven.
 const LONGEST_JUMP: i64 = 20 * 24;
+/// Hours. Real components keep the host's own time, and must take what a daemon this far behind signs for 7 days.
+const LONGEST_BEHIND_COMPONENTS: i64 = 6 * 24;
 
 pub struct Plan {
     chance: SmallRng,
@@ -228,7 +230,8 @@ impl Plan {
     /// Within what certificates put up with; right again every fourth time.
     fn turn_clock(&mut self) -> Fault {
         let right = self.chance.random_ratio(1, 4);
-        let hours = if right { 0 } else { self.chance.random_range(-LONGEST_JUMP..=LONGEST_JUMP) };
+        let behind = if self.kind == Kind::Real { LONGEST_BEHIND_COMPONENTS } else { LONGEST_JUMP };
+        let hours = if right { 0 } else { self.chance.random_range(-behind..=LONGEST_JUMP) };
         Fault::TurnClock { hours }
     }
 
