@@ -91,7 +91,8 @@ pub async fn tell(config: KcpConfig, tree: actix::Recipient<Command>, events: br
 #[cfg(test)]
 mod tests {
     use super::*;
-    use berth_actors::status::{ChainState, ChildState};
+    use crate::cli::fixture;
+    use berth_actors::status::ChainState;
 
     const DAY: Duration = Duration::from_hours(24);
 
@@ -106,20 +107,7 @@ mod tests {
 
     #[test]
     fn an_api_server_that_has_run_for_eleven_months_is_to_be_restarted() {
-        let child = |name: &str| ChildStatus {
-            name: name.to_owned(),
-            state: ChildState::Ready,
-            pid: Some(1),
-            address: None,
-            since_ms: 0,
-            ready_took_ms: None,
-            restarts: 0,
-            waits_for: None,
-            last_failure: None,
-            log_tail: Vec::new(),
-            log: None,
-            stand_in: None,
-        };
+        let child = |name: &str| fixture::ready(name, 1, None, 0);
         let chain =
             ChainStatus { name: "demo".into(), state: ChainState::Ready, reason: None, children: Vec::new() };
         assert_eq!(loopback(&chain, &child("kube-apiserver"), 300 * DAY), None);
