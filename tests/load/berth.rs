@@ -1,8 +1,8 @@
 //! A Berth of its own for a load: `berth up` on real components and stand-in slots, without a cluster, in a directory that
 //! goes with it.
 
-use berth::control::Client;
 use berth::control::api::{EventQuery, StampedEvent};
+use berth::control::{Client, ClientError};
 use berth::fault;
 use berth::layout::Layout;
 use berth_actors::status::{ChainStatus, ChildState, TreeStatus};
@@ -18,6 +18,8 @@ use tokio::time::{sleep, timeout};
 
 /// Longer than the longest bring-up seen on two busy cores.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// Without an event for so long, the tree is looked at all the same.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How often the stand-ins look at their lease: a run has a hundred handovers, and each waits for that.
 const LEASE_RETRY: &str = "0.3";
 
@@ -146,7 +148,8 @@ impl Berth {
         let _ = fs::remove_file(self.beside("fault"));
     }
 
-    /// Looks at the tree after each of its events until `wanted` holds.
+    /// Looks at the tree after each of its events until `wanted` holds; and where none comes for long, because a run of an hour
+    /// shall not end with a look that failed.
     pub async fn until(
         &self,
         what: &str,
@@ -156,12 +159,13 @@ impl Berth {
             loop {
                 if let Ok(mut events) = self.events().await {
                     loop {
-                        if let Ok(status) = self.client().status().await
-                            && wanted(&status)
-                        {
-                            return status;
+                        match self.client().status().await {
+                            Ok(status) if wanted(&status) => return status,
+                            Ok(_) => {}
+                            Err(ClientError::NoDaemon { .. }) => {}
+                            Err(error) => println!("while waiting for {what}: {error}"),
                         }
-                        if events.next().await.is_none() {
+                        if let Ok(None) = timeout(SILENCE, events.next()).await {
                             break;
                         }
                     }
@@ -170,7 +174,24 @@ impl Berth {
                 sleep(Duration::from_millis(100)).await;
             }
         };
-        timeout(PATIENCE, wait).await.map_err(|_| format!("waited in vain for {what}\n{}", self.log()))
+        match timeout(PATIENCE, wait).await {
+            Ok(status) => Ok(status),
+            Err(_) => Err(format!("waited in vain for {what}\n{}\n{}", self.as_seen_now().await, self.log())),
+        }
+    }
+
+    /// What an operator would see, for whoever asks why a wait was in vain.
+    async fn as_seen_now(&self) -> String {
+        let mut text = format!("status: {:#?}\n", self.client().status().await);
+        match self.client().events(EventQuery { follow: false }).await {
+            Ok(mut chunks) => {
+                while let Some(Ok(chunk)) = chunks.next().await {
+                    text.push_str(&String::from_utf8_lossy(&chunk));
+                }
+            }
+            Err(error) => text.push_str(&error.to_string()),
+        }
+        text
     }
 
     pub async fn serving(&self) -> Result<TreeStatus, String> {
