@@ -134,6 +134,9 @@ pub enum GateError {
     /// Kill it and let the restart policy decide.
     #[error("{0}")]
     Hopeless(String),
+    /// The same, and what it waits for in vain is an earlier step that passes its own gate: that one is restarted before it.
+    #[error("{reason}")]
+    Upstream { step: String, reason: String },
     /// A configuration the program will never accept. No restart.
     #[error("{0}")]
     Fatal(String),

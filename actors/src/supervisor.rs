@@ -199,7 +199,7 @@ impl Handler<News> for Supervisor {
                 match &life {
                     // It has served all along: whoever is connected to it knows nothing of this daemon.
                     Life::Ready { .. } | Life::Adopted { fits: true } => child.serving = true,
-                    Life::Starting | Life::Red | Life::Unguarded => {}
+                    Life::Starting | Life::Red | Life::Unguarded | Life::Suspects { .. } => {}
                     _ => child.serving = false,
                 }
                 self.feed(Event::Child { index: news.index, life });

@@ -93,11 +93,12 @@ impl Gate {
             note.say(&closed.why);
             let looks_hung = log.lease_complaint && closed.checks.as_ref().is_some_and(Checks::look_hung);
             if hung.observe(looks_hung, Instant::now()) {
-                return Err(GateError::Hopeless(format!(
+                let reason = format!(
                     "{}: hung in its start beside the other slot ({}, and it could not delete its old lease); \
-                     it is killed and started again",
+                     it is killed, and started again on a new kine",
                     self.component, closed.why
-                )));
+                );
+                return Err(GateError::Upstream { step: "kine".to_owned(), reason });
             }
         }
     }
@@ -345,7 +346,8 @@ mod tests {
         let slot = Slot::new(LOG);
         let server = TestServer::start(&slot.set, |_| Answer::text(500, HANGING)).await;
         let error = slot.gate().open(&slot.running(server.address), &WaitNote::default()).await.unwrap_err();
-        let GateError::Hopeless(said) = error else { panic!("{error:?}") };
+        let GateError::Upstream { step, reason: said } = error else { panic!("{error:?}") };
+        assert_eq!(step, "kine");
         assert!(
             said.starts_with("slot-a/kcp: hung in its start") && said.contains("crd-informer-synced"),
             "{said}"

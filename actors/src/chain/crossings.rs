@@ -168,7 +168,11 @@ impl House {
                             *result = Err(PrepareError::Retry("no".into()));
                         }
                         Happening::Gate { result, .. } if badly => {
-                            *result = Err(GateError::Hopeless("no".into()));
+                            *result = Err(if index % 2 == 0 {
+                                GateError::Upstream { step: "kine".into(), reason: "no".into() }
+                            } else {
+                                GateError::Hopeless("no".into())
+                            });
                         }
                         Happening::Adopted { found: Some(found), .. } if badly => found.fits = false,
                         _ => {}

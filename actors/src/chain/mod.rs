@@ -192,6 +192,7 @@ impl Chain {
         }
         match life {
             Life::Starting | Life::Stopping | Life::Stuck { .. } | Life::Blocked { .. } => {}
+            Life::Suspects { step } => return self.suspect(index, &step),
             Life::Adopted { fits } => {
                 link.stage = Stage::Ready;
                 link.must_stop = !fits;
@@ -240,6 +241,21 @@ impl Chain {
             }
         }
         Vec::new()
+    }
+
+    /// The step at `index` waited in vain for `step`, which restarts before it. That `index` had to die for it is charged to
+    /// its budget all the same: else the two could restart for ever.
+    fn suspect(&mut self, index: usize, step: &str) -> Vec<Effect> {
+        let Some(upstream) = self.links[..index].iter().position(|link| link.name == step) else {
+            return Vec::new();
+        };
+        if self.links[upstream].stage != Stage::Ready {
+            return Vec::new();
+        }
+        self.links[upstream].must_stop = true;
+        let mut effects = self.spread(upstream);
+        effects.retain(|effect| *effect != Effect::Excuse(index));
+        effects
     }
 
     fn retry(&mut self) -> Vec<Effect> {

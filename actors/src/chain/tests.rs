@@ -124,6 +124,32 @@ fn a_step_still_red_after_a_ride_through_is_restarted_after_all() {
 }
 
 #[test]
+fn a_start_that_waits_in_vain_for_an_earlier_step_takes_that_one_along_and_is_charged_for_it() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(dead(2))), ["stop 3"]);
+    assert_eq!(orders(&chain.step(child(3, Life::Down))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(2, Life::Due))), ["start 2"]);
+    assert_eq!(orders(&chain.step(dead(2))), [""; 0]);
+    let effects = chain.step(child(2, Life::Suspects { step: "kine".into() }));
+    assert_eq!(orders(&effects), ["stop 1"]);
+    assert!(!effects.contains(&Effect::Excuse(2)), "else the two could restart for ever");
+    assert_eq!(orders(&chain.step(child(2, Life::Due))), [""; 0]);
+    assert_eq!(orders(&chain.step(child(1, Life::Down))), ["start 1"]);
+    assert_eq!(orders(&chain.step(ready(1))), ["start 2"]);
+}
+
+#[test]
+fn a_suspicion_of_what_is_no_earlier_step_or_restarts_already_changes_nothing() {
+    let mut chain = running();
+    chain.step(dead(2));
+    for step in ["ccm", "apiserver", "nobody"] {
+        assert_eq!(chain.step(child(2, Life::Suspects { step: step.into() })), []);
+    }
+    chain.step(dead(1));
+    assert_eq!(chain.step(child(2, Life::Suspects { step: "kine".into() })), []);
+}
+
+#[test]
 fn a_step_that_gives_up_degrades_the_chain_and_retry_clears_it() {
     let mut chain = running();
     chain.step(dead(1));
@@ -313,6 +339,10 @@ proptest! {
                 (Stage::Starting, false) => check(&mut chain, &mut life, &mut todo, index, READY, Stage::Ready)?,
                 (Stage::Ready | Stage::Starting, true) => {
                     check(&mut chain, &mut life, &mut todo, index, Life::Dead { failure: "x".into() }, Stage::Dead)?;
+                    if choice == 7 && life[index] == Stage::Dead {
+                        let step = ["postgres", "kine"][index % 2].to_owned();
+                        check(&mut chain, &mut life, &mut todo, index, Life::Suspects { step }, Stage::Dead)?;
+                    }
                 }
                 (Stage::Stopping, _) => check(&mut chain, &mut life, &mut todo, index, Life::Down, Stage::Down)?,
                 (Stage::Dead, _) => check(&mut chain, &mut life, &mut todo, index, Life::Due, Stage::Due)?,

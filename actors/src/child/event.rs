@@ -165,6 +165,10 @@ pub enum Life {
     Dead {
         failure: String,
     },
+    /// Right after `Dead`: it waited in vain for an earlier step, which is to be restarted before it.
+    Suspects {
+        step: String,
+    },
     /// Ended unasked, and its policy leaves it at that; what is left of it is being reaped.
     Ended,
     /// The restart delay is over; it waits for `Start`.

@@ -108,6 +108,12 @@ impl Child {
             Err(GateError::Hopeless(failure)) => {
                 self.end_start(Then::Judge { failure, status: None, ready_for: None }, true)
             }
+            Err(GateError::Upstream { step, reason: failure }) => {
+                let mut effects =
+                    self.end_start(Then::Judge { failure, status: None, ready_for: None }, true);
+                effects.push(Effect::Became(Life::Suspects { step }));
+                effects
+            }
             Err(GateError::Fatal(reason)) => self.end_start(Then::Fail { reason, refused: false }, false),
             Err(GateError::Refused(reason)) => self.end_start(Then::Fail { reason, refused: true }, false),
         }

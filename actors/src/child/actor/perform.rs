@@ -262,6 +262,7 @@ impl ChildActor {
                 self.fetch_tail(ctx);
                 format!("failed: {reason}")
             }
+            Life::Suspects { step } => format!("{step} is restarted with it"),
             Life::Starting => "starting".to_owned(),
             Life::Adopted { fits: true } => "adopted from an earlier daemon".to_owned(),
             Life::Adopted { fits: false } => {

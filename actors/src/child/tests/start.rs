@@ -59,6 +59,22 @@ fn a_hopeless_gate_is_killed_without_asking_and_judged_by_the_policy() {
 }
 
 #[test]
+fn a_gate_that_blames_an_earlier_step_is_killed_as_well_and_names_it_after_its_death() {
+    let (mut child, now) = (child(), Instant::now());
+    child.step(Event::Start, now);
+    child.step(Event::Prepared { attempt: 1, result: Ok(()) }, now);
+    child.step(Event::Spawned { attempt: 1, result: Ok(process(1)) }, now);
+    child.step(Event::Discovered { identity: process(1), result: Ok("127.0.0.1:1".parse().unwrap()) }, now);
+    let hang = Err(GateError::Upstream { step: "kine".into(), reason: "hung in its start".into() });
+    let effects = child.step(Event::Gate { identity: process(1), result: hang }, now);
+    assert!(effects.contains(&Effect::Reap { identity: process(1) }));
+    let [Life::Dead { failure }, Life::Suspects { step }] = became(&effects)[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!((failure.as_str(), step.as_str()), ("hung in its start", "kine"));
+}
+
+#[test]
 fn a_recheck_that_stays_closed_turns_red() {
     let (mut child, now) = (child(), Instant::now());
     bring_up(&mut child, 1, now);
