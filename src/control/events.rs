@@ -6,6 +6,7 @@ use super::api::StampedEvent;
 use berth_actors::message::TreeEvent;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::broadcast;
 
@@ -23,8 +24,21 @@ pub struct EventHub {
 #[derive(Debug)]
 struct Shared {
     /// Held while an event is kept and sent, and while a reader copies and subscribes: that is what closes the gap.
-    kept: Mutex<VecDeque<StampedEvent>>,
+    kept: Mutex<VecDeque<Kept>>,
     live: broadcast::Sender<StampedEvent>,
+}
+
+/// Written out only for a reader: most events have none, and a restart is under way while they are recorded.
+#[derive(Debug)]
+struct Kept {
+    at: OffsetDateTime,
+    event: TreeEvent,
+}
+
+impl Kept {
+    fn stamped(&self) -> StampedEvent {
+        StampedEvent { at: self.at.format(&Rfc3339).unwrap_or_default(), event: self.event.clone() }
+    }
 }
 
 impl Default for EventHub {
@@ -40,15 +54,16 @@ impl EventHub {
 
     /// Records one event, stamped with the present time.
     pub fn record(&self, event: TreeEvent) {
-        let at = crate::clock::now().format(&Rfc3339).unwrap_or_default();
-        let stamped = StampedEvent { at, event };
+        let latest = Kept { at: crate::clock::now(), event };
         let mut kept = self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == KEPT {
             kept.pop_front();
         }
-        kept.push_back(stamped.clone());
-        // Nobody listening is no failure: the event is kept.
-        let _ = self.shared.live.send(stamped);
+        if self.shared.live.receiver_count() > 0 {
+            // Nobody listening any more is no failure: the event is kept.
+            let _ = self.shared.live.send(latest.stamped());
+        }
+        kept.push_back(latest);
     }
 
     /// Records everything `source` sends until its sender is gone. Cancel-safe.
@@ -65,7 +80,7 @@ impl EventHub {
     /// What was kept, and a receiver that begins right after it.
     pub fn subscribe(&self) -> (Vec<StampedEvent>, broadcast::Receiver<StampedEvent>) {
         let kept = self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        (kept.iter().cloned().collect(), self.shared.live.subscribe())
+        (kept.iter().map(Kept::stamped).collect(), self.shared.live.subscribe())
     }
 }
 

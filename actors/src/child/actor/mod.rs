@@ -4,6 +4,7 @@
 //! answer that comes too late meets a machine that knows it by its attempt or identity.
 
 mod perform;
+mod words;
 
 use super::{Child, Event, Life, Timer};
 use crate::host::{Blueprint, Context as Upstream, Listeners, Listens, Processes, Running, WaitNote};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use words::Words;
 
 /// What a chain tells a child.
 #[derive(Debug, Message)]
@@ -100,6 +102,7 @@ pub struct ChildActor {
     note: WaitNote,
     ready_took: Option<Duration>,
     log_tail: Vec<String>,
+    words: Words,
 }
 
 impl std::fmt::Debug for ChildActor {
@@ -140,6 +143,7 @@ impl ChildActor {
             note: WaitNote::default(),
             ready_took: None,
             log_tail: Vec::new(),
+            words: Words::default(),
         }
     }
 

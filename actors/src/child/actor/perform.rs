@@ -200,6 +200,7 @@ impl ChildActor {
                 actor.await_exit(identity.clone(), ctx);
                 identity
             });
+            actor.words.say_held(&actor.id);
             actor.feed(Event::Spawned { attempt, result }, ctx);
         }));
     }
@@ -255,7 +256,10 @@ impl ChildActor {
             }
             Life::Ready { took: None } => "still ready".to_owned(),
             Life::Dead { failure } => {
-                ctx.run_later(TAIL_AFTER, |actor, ctx| actor.fetch_tail(ctx));
+                ctx.run_later(TAIL_AFTER, |actor, ctx| {
+                    actor.words.say_held(&actor.id);
+                    actor.fetch_tail(ctx);
+                });
                 failure.clone()
             }
             Life::Failed { reason, .. } => {
@@ -281,12 +285,7 @@ impl ChildActor {
         if matches!(life, Life::Ready { .. }) {
             self.watch_hold(ctx);
         }
-        match life {
-            Life::Dead { .. } | Life::Failed { .. } | Life::Red | Life::Unguarded | Life::Blocked { .. } => {
-                tracing::warn!(component = %self.id, "{what}");
-            }
-            _ => tracing::info!(component = %self.id, "{what}"),
-        }
+        self.words.say(&self.id, &life, &what);
         // No subscriber is not an error: nobody watches the events just now.
         let _ = self.outside.events.send(TreeEvent { subject: self.id.to_string(), what });
         self.tell(What::Life(life));
@@ -337,7 +336,7 @@ async fn found(
     }
 }
 
-/// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk.
+/// A child that is replaced at once leaves no failure report, and its successor shall not wait for the disk, nor for the log.
 const TAIL_AFTER: Duration = Duration::from_millis(100);
 
 /// From one look of the guard at a database that does not answer to the next; the recheck's own deadline ends it.
