@@ -15,7 +15,7 @@ use super::reap::{self, Targets};
 use super::spawn;
 use super::strays::Strays;
 use super::table::SharedTable;
-use super::{adoption, children, identity, orphans, remains};
+use super::{adoption, children, identity, kernel_log, orphans, remains};
 use crate::fault;
 use crate::files::{self, FileError};
 use crate::layout::Layout;
@@ -75,6 +75,7 @@ impl ProcessHost {
         limits: Limits,
         of_components: ComponentLimits,
     ) -> Result<Self, FileError> {
+        kernel_log::follow();
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);

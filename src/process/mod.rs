@@ -7,7 +7,7 @@
 //! ```text
 //! spawn     ProcessSpec -> a process in a session and cgroup of its own, marked by token and component
 //! identity  (boot id, pid, start time), and the pidfd that is checked against it
-//! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here
+//! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here;  kernel_log  whom memory killed
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! leftovers  records and cgroups of the dead, kept for a moment for their successors
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
@@ -30,6 +30,7 @@ pub(crate) mod fuzz;
 mod hierarchy;
 mod host;
 mod identity;
+mod kernel_log;
 mod ledger;
 mod leftovers;
 mod life;

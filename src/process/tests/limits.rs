@@ -49,3 +49,30 @@ async fn who_forks_without_end_stays_within_its_processes() {
     }
     bench.end(&leader).await;
 }
+
+/// Where a hierarchy of the first kind has the memory controller, the kernel's log alone says whom it killed.
+#[tokio::test]
+async fn who_is_killed_for_memory_that_no_cgroup_of_ours_counts_is_known_from_the_kernels_log() {
+    let what = "a kill that only the kernel's log tells of";
+    let cgroup = std::path::PathBuf::from(format!("/sys/fs/cgroup/memory/berth-test-{}", std::process::id()));
+    let readable = std::fs::File::open("/dev/kmsg").is_ok();
+    if !readable || std::fs::create_dir(&cgroup).is_err() {
+        return not_exercised(&format!(
+            "{what}: no memory controller of cgroup v1, or no kernel log to read"
+        ));
+    }
+    std::fs::write(cgroup.join("memory.limit_in_bytes"), "33554432").unwrap();
+    let mut bench = Bench::new();
+    let procs = cgroup.join("cgroup.procs");
+    let glutton = format!(
+        "echo $$ > {}; echo $$ > gate; read go < never; x=$(head -c 200000000 /dev/zero | tr '\\0' x)",
+        procs.display()
+    );
+    let leader = bench.start(&glutton).await;
+    bench.announced().await;
+    let mut never = std::fs::File::options().read(true).write(true).open(bench.path("never")).unwrap();
+    never.write_all(b"go\n").unwrap();
+    assert_eq!(soon(bench.host.exited(&leader)).await, ExitStatus::OutOfMemory);
+    bench.end(&leader).await;
+    std::fs::remove_dir(&cgroup).unwrap();
+}
