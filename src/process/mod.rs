@@ -15,12 +15,13 @@
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
-//! memory    what components hold of it
+//! memory    what components hold of it;  belongings  what a uid has that is one cluster's
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
 
 mod adoption;
+mod belongings;
 mod birth;
 mod births;
 mod cgroup;
@@ -50,6 +51,7 @@ mod table;
 pub mod tool;
 mod unrecorded;
 
+pub use belongings::{inside, leave_nothing_of};
 pub use host::ProcessHost;
 pub use identity::{age_of, is_alive, of as identity_of};
 pub use limits::{ComponentLimits, Limits};

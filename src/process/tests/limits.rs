@@ -5,12 +5,14 @@ use crate::logs;
 use crate::process::{ComponentLimits, Limits};
 
 /// More than a shell needs, and far less than it is made to take.
-const LITTLE: Limits = Limits { memory: Some(32 << 20), processes: None, cpu_percent: None };
-const FEW: Limits = Limits { memory: None, processes: Some(4), cpu_percent: None };
+const LITTLE: Limits = Limits { memory: Some(32 << 20), ..NONE };
+const FEW: Limits = Limits { processes: Some(4), ..NONE };
+const NONE: Limits =
+    Limits { memory: None, processes: None, cpu_percent: None, open_files: None, core_size: None };
 
 fn limited(layout: &Layout, limits: Limits) -> Result<ProcessHost, crate::files::FileError> {
     let limits = ComponentLimits::new([("kine".to_owned(), limits)]);
-    ProcessHost::limited(layout, logs::Limits::default(), limits)
+    ProcessHost::limited(layout, logs::Limits::default(), limits, false)
 }
 
 /// Whether they are in force.
@@ -47,6 +49,16 @@ async fn who_forks_without_end_stays_within_its_processes() {
     if are_in_force(&bench.host, "a component with too many processes") {
         assert!(bench.log().contains("fork"), "the shell was refused one: {}", bench.log());
     }
+    bench.end(&leader).await;
+}
+
+#[tokio::test]
+async fn a_child_has_the_limits_of_open_files_and_core_dumps_from_its_birth() {
+    let few = Limits { open_files: Some(64), core_size: Some(0), ..NONE };
+    let bench = Bench::with(|layout| limited(layout, few));
+    let leader = bench.start("ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Hc").await;
+    soon(bench.host.exited(&leader)).await;
+    assert_eq!(bench.log(), "64\n64\n0\n0\n");
     bench.end(&leader).await;
 }
 
