@@ -11,7 +11,7 @@
 
 mod common;
 
-use berth_actors::status::{ChainStatus, TreeStatus};
+use berth_actors::status::{ChainState, ChainStatus, TreeStatus};
 use common::{Home, all_ready, api, child, host, pids, tenant};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -215,7 +215,10 @@ async fn a_cluster_from_before_runs_on_and_moves_at_its_next_start_however_often
     let home = Home::new();
     let shared = home.config("[tenants]\nuids = 0\n");
     let dev = home.up(&shared);
-    home.ok_soon(&dev, &["cluster", "create", "demo"]).await;
+    let is_up =
+        |status: &TreeStatus| status.store.as_ref().is_some_and(|store| store.state == ChainState::Ready);
+    dev.until("the tree to have its orders", is_up).await;
+    home.ok(&["cluster", "create", "demo"]);
     let before = dev.until("the cluster to be ready", all_ready).await;
     assert_eq!(before.holdings["demo"].uid, None);
     let data = home.layout().cluster("demo");
