@@ -176,7 +176,9 @@ async fn a_cluster_gets_at_no_file_no_socket_and_no_process_of_another() {
     for (name, pid) in pids(tenant(&status, "victim")) {
         assert!(processes.contains(&pid), "{name}");
     }
-    processes.iter().for_each(|pid| has_nothing_to_lose(*pid, victim));
+    for &pid in &processes {
+        has_nothing_to_lose(pid, victim);
+    }
 
     // What this can find it does find: the victim is let in where the intruder is not.
     let (all, living) = (paths.clone(), processes.clone());

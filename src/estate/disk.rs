@@ -139,7 +139,7 @@ mod tests {
         fs::create_dir(dir.path().join("below")).unwrap();
         let files = [dir.path().join("a"), dir.path().join("below/b"), elsewhere.path().join("c")];
         for path in &files {
-            crate::files::write_atomic(path, &[7; 100_000], None).unwrap();
+            crate::files::write_atomic(path, &vec![7; 100_000], None).unwrap();
         }
         std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("link")).unwrap();
         let found = measure(dir.path(), 10).unwrap();

@@ -52,8 +52,10 @@ async fn output_is_appended_to_a_private_file_from_the_offset_reported() {
     assert_eq!(bench.host.log_tail(&bench.path("no such log"), 0, 2).await, [""; 0]);
 }
 
+type Make = fn(&Layout) -> Result<ProcessHost, FileError>;
+
 /// Of threads that bear some of root's children too, and of those that bear none.
-const HOSTS: [fn(&Layout) -> Result<ProcessHost, FileError>; 2] = [ProcessHost::new, bound];
+const HOSTS: [Make; 2] = [ProcessHost::new, bound];
 
 fn bound(layout: &Layout) -> Result<ProcessHost, FileError> {
     ProcessHost::limited(layout, logs::Limits::default(), ComponentLimits::default(), true)

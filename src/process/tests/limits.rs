@@ -73,7 +73,8 @@ async fn who_is_killed_for_memory_that_no_cgroup_of_ours_counts_is_known_from_th
             "{what}: no memory controller of cgroup v1, or no kernel log to read"
         ));
     }
-    std::fs::write(cgroup.join("memory.limit_in_bytes"), "33554432").unwrap();
+    let limit = std::fs::File::options().write(true).open(cgroup.join("memory.limit_in_bytes"));
+    limit.unwrap().write_all(b"33554432").unwrap();
     let mut bench = Bench::new();
     let procs = cgroup.join("cgroup.procs");
     let glutton = format!(
