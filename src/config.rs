@@ -13,6 +13,7 @@ mod limits;
 mod setting;
 mod show;
 mod supervision;
+mod tenants;
 mod values;
 
 #[cfg(test)]
@@ -24,7 +25,8 @@ pub use front::FrontConfig;
 pub use limits::{LimitsConfig, LimitsOf};
 pub use setting::{Setting, Source};
 pub use supervision::{Ride, SupervisionConfig, TermsConfig};
-pub use values::{CpuShare, LogSize, MemorySize, PortRange, SlotPorts, Span};
+pub use tenants::TenantsConfig;
+pub use values::{CoreSize, CpuShare, DiskSize, LogSize, MemorySize, PortRange, SlotPorts, Span};
 
 use values::Positive;
 
@@ -47,6 +49,7 @@ pub struct Config {
     pub front: FrontConfig,
     pub metrics: MetricsConfig,
     pub ports: PortsConfig,
+    pub tenants: TenantsConfig,
     pub logs: LogsConfig,
     pub kcp: KcpConfig,
     pub components: ComponentsConfig,
@@ -177,6 +180,7 @@ impl Config {
             front: front::read(file.front, origin)?,
             metrics: MetricsConfig { listen: origin.optional(file.metrics.listen, defaults::METRICS_LISTEN) },
             ports: PortsConfig { range: origin.setting(file.ports.range, defaults::PORTS) },
+            tenants: tenants::read(file.tenants, origin)?,
             logs: LogsConfig {
                 max_size: origin.setting(file.logs.max_size, defaults::LOG_MAX_SIZE),
                 keep: origin.setting(file.logs.keep, defaults::LOG_KEEP),

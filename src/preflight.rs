@@ -6,8 +6,10 @@ mod account;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod route;
+mod uids;
 
 pub use account::{Account, AccountError, account};
+pub use uids::are_mapped;
 
 use crate::config;
 use crate::files::FileError;
@@ -16,6 +18,7 @@ use berth_actors::spec::User;
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -52,6 +55,11 @@ pub enum PreflightError {
     NoExec { path: PathBuf },
     #[error("{path} has {} MB of free space and needs {} at least", .free >> 20, SPACE_REQUIRED >> 20)]
     NoSpace { path: PathBuf, free: u64 },
+    #[error(
+        "uids {first}-{last} do not exist in this container's user namespace, and each cluster gets one of them: set first_uid and \
+         uids under [tenants] to some that /proc/self/uid_map has, or `uids = 0` to have all clusters share one account"
+    )]
+    UidsNotMapped { first: u32, last: u32 },
     #[error(transparent)]
     RunDir(#[from] RunDirTooLong),
     #[error("{action} {path}: {source}")]
@@ -81,14 +89,21 @@ pub struct Verdict {
 }
 
 /// Looks at everything, cheapest first; the first refusal ends it. Creates nothing. Blocking, a few milliseconds.
-/// `wanted`: the configured account for components.
-pub fn check(layout: &Layout, wanted: Option<&config::Account>) -> Result<Verdict, PreflightError> {
+/// `wanted`: the configured account for components; `uids`: those of clusters.
+pub fn check(
+    layout: &Layout,
+    wanted: Option<&config::Account>,
+    uids: &Range<u32>,
+) -> Result<Verdict, PreflightError> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     if !route::has_default(&text("/proc/net/route"), &text("/proc/net/ipv6_route")) {
         return Err(PreflightError::NoDefaultRoute);
     }
     layout.sockets(&"x".repeat(LONGEST_CHAIN))?;
     let account = account(wanted)?;
+    if account.is_some() && !are_mapped(uids) {
+        return Err(PreflightError::UidsNotMapped { first: uids.start, last: uids.end.saturating_sub(1) });
+    }
     check_place(layout)?;
     for path in [layout.state(), layout.run()] {
         if let Some(account) = &account {

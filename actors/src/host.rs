@@ -33,7 +33,7 @@ impl fmt::Display for ExitStatus {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal(signal) => write!(f, "killed by signal {signal}"),
-            Self::OutOfMemory => f.write_str("killed: it ran out of memory within its limit"),
+            Self::OutOfMemory => f.write_str("killed: it ran out of memory, within its limit or the host's"),
             Self::Unknown => f.write_str("exit status unknown"),
         }
     }

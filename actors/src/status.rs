@@ -15,6 +15,9 @@ pub struct TreeStatus {
     pub active_slot: Option<SlotName>,
     pub front: FrontStatus,
     pub tenants: Vec<ChainStatus>,
+    /// What the host keeps for each tenant, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub holdings: BTreeMap<String, Holding>,
     /// Plain services, each a chain of one step: what `berth supervise` runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ChainStatus>,
@@ -32,6 +35,27 @@ pub struct TreeStatus {
     pub canary: Option<CanaryStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upkeep: Option<Upkeep>,
+}
+
+/// What one tenant has on this host beside its processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Its processes and files have this uid, and nobody else's; `None`: they are the account's that all share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// `None` before it was measured for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Taken up on disk by all its files.
+    pub bytes: u64,
+    /// It has more files than are looked at: at least so many bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
+    pub measured_ago_ms: u64,
 }
 
 /// Which kcp runs, and what an operator has to see to.

@@ -100,14 +100,15 @@ pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> 
             terminal::write(text.as_bytes())?;
         }
         ClusterVerb::Status { cluster: Named { name }, json } => {
-            let clusters = client.clusters().await?;
-            let cluster = clusters.into_iter().find(|cluster| cluster.name == name);
+            let tree = client.status().await?;
+            let cluster = tree.tenants.iter().find(|cluster| cluster.name == name);
             let missing = || CliError::NotFound(format!("no cluster {name}: see `berth cluster list`"));
             let cluster = cluster.ok_or_else(missing)?;
             let text = if json {
-                status::json(&cluster)? + "\n"
+                status::json(cluster)? + "\n"
             } else {
-                tree::render_chain(&cluster, Style::of(&std::io::stdout()))
+                let holding = tree.holdings.get(&name);
+                tree::render_tenant(cluster, holding, Style::of(&std::io::stdout()))
             };
             terminal::write(text.as_bytes())?;
         }

@@ -33,7 +33,7 @@ pub(super) async fn run(place: &Place, args: &Doctor) -> Result<Exit, CliError> 
     let config = Config::load(args.config.as_deref(), &place.overrides()?, &Surroundings::read())?;
     let layout = Layout::new(config.state_dir.value.clone(), config.run_dir.value.clone());
     let running = Client::new(layout.control_socket()).status().await.ok().map(|status| status.front.limits);
-    let mut findings = host(preflight::check(&layout, config.user.value.as_ref()));
+    let mut findings = host(preflight::check(&layout, config.user.value.as_ref(), &config.tenants.range()));
     if *config.kcp.enabled {
         findings.push(open_files(&config.front, running, Descriptors::allowed()));
         if running.is_none()

@@ -77,6 +77,11 @@ pub(crate) fn handover(outcome: HandoverOutcome, reached: &[(&str, u64)]) -> Han
     HandoverStatus { outcome, phases: phases(reached), ..begun }
 }
 
+fn holding() -> Holding {
+    let disk = Disk { bytes: 61 << 20, is_partial: false, measured_ago_ms: 5000 };
+    Holding { uid: Some(2_100_000_007), disk: Some(disk) }
+}
+
 /// kcp in slot a, one healthy cluster, nothing wrong.
 pub(crate) fn healthy() -> TreeStatus {
     let hours = 2 * 3_600_000 + 3 * 60_000;
@@ -114,6 +119,7 @@ pub(crate) fn healthy() -> TreeStatus {
                 ready("ccm", 57, None, 59_000),
             ],
         )],
+        holdings: [("demo".to_owned(), holding())].into(),
         services: Vec::new(),
         strays: Vec::new(),
         remarks: Vec::new(),

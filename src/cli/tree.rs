@@ -12,7 +12,7 @@ mod upkeep;
 use super::health::{active_slot, is_ready};
 use super::terminal::{Style, Tone, harmless};
 use super::words;
-use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, TreeStatus};
+use berth_actors::status::{ChainState, ChainStatus, ChildStatus, FrontStatus, Holding, TreeStatus};
 use rows::Columns;
 use std::fmt::Write;
 
@@ -46,7 +46,11 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
     );
     below.extend(status.upkeep.iter().flat_map(|upkeep| upkeep::branches(upkeep, &columns, style)));
     below.extend(status.handover.as_ref().map(|handover| handover::branch(handover, &columns, style)));
-    below.extend(status.tenants.iter().map(|tenant| branch(tenant, false, &columns, style)));
+    below.extend(status.tenants.iter().map(|tenant| {
+        let mut branch = branch(tenant, false, &columns, style);
+        branch.line.push_str(&held(status.holdings.get(&tenant.name)));
+        branch
+    }));
     below.extend(services.iter().map(|service| {
         let troubled = is_troubled(service);
         rows::branch(&service.children[0], troubled, &columns, style)
@@ -58,7 +62,27 @@ pub fn render(status: &TreeStatus, style: Style) -> String {
 
 /// One chain by itself.
 pub fn render_chain(chain: &ChainStatus, style: Style) -> String {
-    draw(&branch(chain, false, &Columns::of(&[chain]), style), style)
+    render_tenant(chain, None, style)
+}
+
+/// The same of a cluster, with what the host keeps for it.
+pub fn render_tenant(chain: &ChainStatus, holding: Option<&Holding>, style: Style) -> String {
+    let mut branch = branch(chain, false, &Columns::of(&[chain]), style);
+    branch.line.push_str(&held(holding));
+    draw(&branch, style)
+}
+
+fn held(holding: Option<&Holding>) -> String {
+    let Some(Holding { uid, disk }) = holding else { return String::new() };
+    let mut text = String::new();
+    if let Some(uid) = uid {
+        let _infallible = write!(text, ", uid {uid}");
+    }
+    if let Some(disk) = disk {
+        let at_least = if disk.is_partial { "at least " } else { "" };
+        let _infallible = write!(text, ", {at_least}{} MiB on disk", disk.bytes >> 20);
+    }
+    text
 }
 
 /// A service is one process: its row has the service's name, and no branch of its own.

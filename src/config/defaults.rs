@@ -91,6 +91,18 @@ pub(super) const METRICS_LISTEN: &str = "the control socket answers; Prometheus 
 pub const PORTS: (PortRange, &str) =
     (PortRange::of(&tenant::defaults::PORTS), "a thousand ports below the kernel's ephemeral range");
 
+pub const FIRST_UID: (u32, &str) = (
+    2_100_000_000,
+    "clear of accounts, of subordinate ids, and of what systemd and directory services (sssd) hand out",
+);
+
+pub const UIDS: (u32, &str) = (
+    40_000_000,
+    "so many that two daemons of one host, which begin anywhere in them, do not meet; 0: all share one",
+);
+
+pub(super) const TENANT_DISK: &str = "none: how much a cluster keeps is its owner's business";
+
 pub(super) const LOG_MAX_SIZE: (LogSize, &str) =
     (LogSize(Limits::MAX_SIZE), "some hundred thousand lines, still quick to search");
 

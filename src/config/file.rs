@@ -5,6 +5,7 @@ use super::account::Account;
 use super::limits;
 use super::setting::line_of;
 use super::supervision;
+use super::tenants;
 use super::values::{AbsolutePath, Connections, Count, LogSize, PortRange, Positive, SlotPorts, Span};
 use crate::kcp::GoawayChance;
 use crate::one_line::one_line;
@@ -26,6 +27,7 @@ pub(super) struct File {
     pub(super) front: Front,
     pub(super) metrics: Metrics,
     pub(super) ports: Ports,
+    pub(super) tenants: tenants::Given,
     pub(super) logs: Logs,
     pub(super) kcp: Kcp,
     pub(super) components: Components,

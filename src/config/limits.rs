@@ -5,7 +5,7 @@
 
 use super::ConfigError;
 use super::setting::{Origin, Setting, line_of};
-use super::values::{CpuShare, MemorySize};
+use super::values::{CoreSize, CpuShare, MemorySize};
 use crate::names;
 use crate::policy::Supervised;
 use crate::process::{ComponentLimits, Limits};
@@ -19,6 +19,9 @@ pub(super) const DEFAULT: &str = "default";
 const NONE: &str =
     "none: what a component needs grows with its cluster, and a limit that is too tight kills what works";
 
+const OPEN_FILES: &str = "none: as many as the daemon itself";
+const CORE_SIZE: &str = "[limits.default] has 0: a core dump holds every key of its process";
+
 /// The section as it is written.
 pub(super) type Given = BTreeMap<Spanned<String>, GivenLimits>;
 
@@ -30,6 +33,8 @@ pub(super) struct GivenLimits {
     memory: Key<MemorySize>,
     processes: Key<NonZeroU32>,
     cpu: Key<CpuShare>,
+    open_files: Key<NonZeroU32>,
+    core_size: Key<CoreSize>,
 }
 
 /// The limits of one section, each with its source.
@@ -39,6 +44,8 @@ pub struct LimitsOf {
     pub memory: Setting<Option<MemorySize>>,
     pub processes: Setting<Option<NonZeroU32>>,
     pub cpu: Setting<Option<CpuShare>>,
+    pub open_files: Setting<Option<NonZeroU32>>,
+    pub core_size: Setting<Option<CoreSize>>,
 }
 
 /// Every section, that of all components first.
@@ -52,6 +59,8 @@ impl LimitsConfig {
             memory: of.memory.value.map(|size| size.0),
             processes: of.processes.value.map(NonZeroU32::get),
             cpu_percent: of.cpu.value.map(|share| share.0),
+            open_files: of.open_files.value.map(|count| u64::from(count.get())),
+            core_size: of.core_size.value.map(|size| size.0),
         };
         ComponentLimits::new(self.0.iter().map(|of| (of.whom.clone(), limits(of))))
     }
@@ -72,11 +81,18 @@ pub(super) fn read(given: Given, origin: Origin<'_>) -> Result<LimitsConfig, Con
 }
 
 fn of(whom: String, given: GivenLimits, origin: Origin<'_>) -> LimitsOf {
+    let mut core_size = origin.optional(given.core_size, CORE_SIZE);
+    // The narrower sections say nothing unless they are written.
+    if whom == DEFAULT && core_size.value.is_none() {
+        core_size.value = Some(CoreSize(0));
+    }
     LimitsOf {
         whom,
         memory: origin.optional(given.memory, NONE),
         processes: origin.optional(given.processes, NONE),
         cpu: origin.optional(given.cpu, NONE),
+        open_files: origin.optional(given.open_files, OPEN_FILES),
+        core_size,
     }
 }
 

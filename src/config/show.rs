@@ -24,6 +24,7 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         front,
         metrics,
         ports,
+        tenants,
         logs,
         kcp,
         components,
@@ -42,6 +43,14 @@ fn sections(config: &Config) -> Vec<(Cow<'static, str>, Vec<Entry<'_>>)> {
         ("front".into(), of_front(front)),
         ("metrics".into(), vec![optional("listen", &metrics.listen)]),
         ("ports".into(), vec![text("range", &ports.range)]),
+        (
+            "tenants".into(),
+            vec![
+                bare("first_uid", &tenants.first_uid),
+                bare("uids", &tenants.uids),
+                optional("disk", &tenants.disk),
+            ],
+        ),
         ("logs".into(), vec![text("max_size", &logs.max_size), bare("keep", &logs.keep)]),
         (
             "kcp".into(),
@@ -78,12 +87,14 @@ fn limits_header(whom: &str) -> String {
 }
 
 fn limits_of(limits: &LimitsOf) -> Vec<Entry<'_>> {
-    let LimitsOf { whom: _, memory, processes, cpu } = limits;
+    let LimitsOf { whom: _, memory, processes, cpu, open_files, core_size } = limits;
     let entry = |key: &'static str, value, source| Entry { key: key.into(), value, source };
     vec![
         entry("memory", memory.value.as_ref().map(quoted), &memory.source),
         entry("processes", processes.value.map(|count| count.to_string()), &processes.source),
         entry("cpu", cpu.value.as_ref().map(quoted), &cpu.source),
+        entry("open_files", open_files.value.map(|count| count.to_string()), &open_files.source),
+        entry("core_size", core_size.value.as_ref().map(quoted), &core_size.source),
     ]
 }
 

@@ -183,7 +183,13 @@ fn limits_are_shown_with_their_source_and_the_narrowest_decides() {
     );
     assert_eq!(parse(&shown).unwrap().limits.of_components(), config.limits.of_components());
     let of = |chain, component| config.limits.of_components().of(&ComponentId::new(chain, component));
-    let limits = |memory, processes| Limits { memory: Some(memory), processes, cpu_percent: Some(50) };
+    let limits = |memory, processes| Limits {
+        memory: Some(memory),
+        processes,
+        cpu_percent: Some(50),
+        open_files: None,
+        core_size: Some(0),
+    };
     assert_eq!(of("demo", "kine"), limits(512 << 20, Some(64)));
     assert_eq!(of("other", "kine"), limits(2 << 30, Some(64)));
     assert_eq!(of("demo", "postgres"), limits(2 << 30, None));

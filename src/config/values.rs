@@ -299,3 +299,71 @@ macro_rules! from_string {
     )*};
 }
 from_string!(Span, LogSize, MemorySize, CpuShare, PortRange);
+
+/// A uid that is not root's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u32")]
+pub(super) struct FirstUid(u32);
+
+impl TryFrom<u32> for FirstUid {
+    type Error = &'static str;
+
+    fn try_from(uid: u32) -> Result<Self, &'static str> {
+        if uid == 0 { Err("0 is root: clusters get other uids") } else { Ok(Self(uid)) }
+    }
+}
+
+impl From<FirstUid> for u32 {
+    fn from(FirstUid(uid): FirstUid) -> Self {
+        uid
+    }
+}
+
+/// How much disk: `512MiB`, `20GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct DiskSize(pub u64);
+
+impl FromStr for DiskSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        MemorySize::from_str(text).map(|MemorySize(size)| Self(size))
+    }
+}
+
+impl TryFrom<String> for DiskSize {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for DiskSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        MemorySize(self.0).fmt(f)
+    }
+}
+
+/// How large a core dump may be: `0`, `64MiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CoreSize(pub u64);
+
+impl TryFrom<String> for CoreSize {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "0" {
+            return Ok(Self(0));
+        }
+        text.parse().map(|MemorySize(size)| Self(size)).map_err(|reason| format!("{reason}; \"0\" is none"))
+    }
+}
+
+impl fmt::Display for CoreSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("0") } else { MemorySize(self.0).fmt(f) }
+    }
+}

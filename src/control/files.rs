@@ -4,7 +4,8 @@ use super::api::NewKcp;
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
-use berth_actors::status::{TreeStatus, Upkeep};
+use berth_actors::status::{Holding, TreeStatus, Upkeep};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Files of clusters and chains. Names were checked by [`crate::names`] before any method sees them; blocking work is
@@ -31,6 +32,11 @@ pub trait ClusterFiles: Send + Sync + 'static {
     /// What an operator has to see to, given what runs.
     async fn upkeep(&self, _status: &TreeStatus) -> Option<Upkeep> {
         None
+    }
+
+    /// What the host keeps for each cluster, and what is remarkable about it. Asked for each status: reads nothing.
+    fn holdings(&self) -> (BTreeMap<String, Holding>, Vec<String>) {
+        (BTreeMap::new(), Vec::new())
     }
 
     /// Names in the node snapshot, in its order.

@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::logs::Limits;
 use crate::policy::Policies;
 use crate::preflight::{self, PreflightError};
-use crate::process::ComponentLimits;
+use crate::process::{self, ComponentLimits};
 use crate::tenant::stack;
 use actix::Addr;
 use berth_actors::host::Distribution;
@@ -22,6 +22,7 @@ use berth_actors::status::TreeStatus;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -100,10 +101,23 @@ fn settings(layout: Layout, dev: &Dev) -> Settings {
         stop_children: true,
         start_concurrency: usize::from(defaults::start_concurrency(&Surroundings::read()).0),
         logs: Limits::default(),
-        limits: ComponentLimits::default(),
+        // As in a configuration that says nothing: a core dump holds every key of its process.
+        limits: ComponentLimits::new([(
+            "default".to_owned(),
+            process::Limits { core_size: Some(0), ..process::Limits::default() },
+        )]),
         ports: defaults::PORTS.0.ports(),
+        uids: uids(),
+        tenant_disk: None,
         policies: Policies::default(),
     }
+}
+
+/// The customary ones; none in a container that does not know them: nobody is there to choose others.
+fn uids() -> Range<u32> {
+    let first = defaults::FIRST_UID.0;
+    let range = first..first + defaults::UIDS.0;
+    if preflight::are_mapped(&range) { range } else { 0..0 }
 }
 
 /// The tenant is created, or found as it was; then everything is ready, or has given up.

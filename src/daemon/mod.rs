@@ -31,6 +31,7 @@ use crate::process;
 use crate::process::lock::StateLock;
 use crate::process::{ProcessHost, orphans, survivors};
 use crate::tenant::ports::Ports;
+use crate::tenant::uids::Uids;
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::host::Journal;
@@ -83,9 +84,9 @@ impl Daemon {
     /// Checks the host, takes the lock, provisions, and builds the tree, which has no orders yet.
     pub async fn start(settings: Settings, progress: &dyn Progress) -> Result<Self, DaemonError> {
         let layout = settings.layout.clone();
-        let (checked, account) = (layout.clone(), settings.account.clone());
+        let (checked, account, uids) = (layout.clone(), settings.account.clone(), settings.uids.clone());
         let verdict = off_thread(move || {
-            let verdict = preflight::check(&checked, account.as_ref())?;
+            let verdict = preflight::check(&checked, account.as_ref(), &uids)?;
             preflight::create_dirs(&checked)?;
             Ok::<_, DaemonError>(verdict)
         })
@@ -105,7 +106,7 @@ impl Daemon {
         // Before orphans are collected: a survivor that ends meanwhile is not one.
         let hosted = layout.clone();
         let processes =
-            off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits)).await?;
+            off_thread(move || ProcessHost::limited(&hosted, settings.logs, settings.limits, true)).await?;
         orphans::adopt().map_err(DaemonError::Subreaper)?;
         let (mut caps, misfit) = settings.front.within(Descriptors::of_this_process());
         caps.drain.h2_moves_itself = !settings.goaway_chance.is_never();
@@ -130,6 +131,7 @@ impl Daemon {
         let recovered = kcp.clone();
         off_thread(move || recovered.recover()).await.map_err(DaemonError::Record)?;
         let ports = Ports::with_range(layout.state().join("ports.json"), settings.ports.clone());
+        let uids = Uids::with_range(layout.state().join("uids.json"), settings.uids);
         let (events, received) = broadcast::channel(EVENT_LAG);
         if let Some(front) = &front {
             actix_rt::spawn(tell_of_front(misfit, front.refusals(), events.clone()));
@@ -137,8 +139,15 @@ impl Daemon {
         let told = events.clone();
         let outside =
             Outside { processes: Arc::new(processes.clone()), listeners: Arc::new(SockDiag), events };
-        let estate =
-            HostEstate::new(layout.clone(), components, accounts, kcp.clone(), ports, settings.policies);
+        let estate = HostEstate::new(
+            layout.clone(),
+            components,
+            accounts,
+            kcp.clone(),
+            (ports, uids),
+            settings.policies,
+        )
+        .with_disk_cap(settings.tenant_disk);
         let world = World {
             outside,
             estate: Arc::new(estate.clone()),
@@ -153,6 +162,7 @@ impl Daemon {
         };
         let root = Root::new(world).start();
         actix_rt::spawn(estate.clone().keep_credentials());
+        actix_rt::spawn(estate.clone().keep_measuring());
         actix_rt::spawn(upkeep::tell(kcp, root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));

@@ -14,7 +14,7 @@ use crate::tenant::Accounts;
 use berth_actors::canary::Cadence;
 use std::fs;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -49,6 +49,10 @@ pub struct Settings {
     pub limits: ComponentLimits,
     /// Ports leased to kube-apiservers.
     pub ports: RangeInclusive<u16>,
+    /// Leased to clusters where the daemon is root; none: they share the account.
+    pub uids: Range<u32>,
+    /// Bytes on disk beyond which a cluster is remarked on.
+    pub tenant_disk: Option<u64>,
     /// How each component starts, stops and comes back.
     pub policies: Policies,
 }
@@ -59,8 +63,10 @@ pub(super) fn accounts(components: Option<&Account>) -> Result<Accounts, DaemonE
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let daemon = name_of(uid, &passwd).ok_or(DaemonError::NamelessAccount { uid })?.to_owned();
     Ok(match components {
-        Some(account) => Accounts { owner: Some(account.user), component: account.name.clone(), daemon },
-        None => Accounts { owner: None, component: daemon.clone(), daemon },
+        Some(account) => {
+            Accounts { owner: Some(account.user), component: account.name.clone(), daemon, maker: None }
+        }
+        None => Accounts { owner: None, component: daemon.clone(), daemon, maker: None },
     })
 }
 

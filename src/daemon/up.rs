@@ -96,6 +96,8 @@ fn settings(place: &Place, up: &Up) -> Result<Settings, DaemonError> {
         logs: Limits { max_size: config.logs.max_size.value.0, keep: config.logs.keep.value },
         limits: config.limits.of_components(),
         ports: config.ports.range.value.ports(),
+        uids: config.tenants.range(),
+        tenant_disk: config.tenants.disk.value.map(|size| size.0),
         policies: config.supervision.policies(),
     })
 }

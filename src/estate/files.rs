@@ -8,15 +8,20 @@ use crate::files;
 use crate::kcp::upgrade::{self, UpgradeError, Wanted};
 use crate::kcp::{KcpClient, upkeep};
 use crate::names::{self, BadName};
+use crate::tenant::Tenant;
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
-use berth_actors::status::{TreeStatus, Upkeep};
+use berth_actors::spec::User;
+use berth_actors::status::{Holding, TreeStatus, Upkeep};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 impl HostEstate {
-    fn nodes_file(&self, cluster: &str) -> Result<PathBuf, Refusal> {
-        self.tenant_of(cluster).map(|tenant| snapshot_file(&tenant.seat().data)).map_err(Refusal::NotFound)
+    /// And whose it is.
+    fn nodes_file(&self, cluster: &str) -> Result<(PathBuf, Option<User>), Refusal> {
+        let file = |tenant: Tenant| (snapshot_file(&tenant.seat().data), tenant.seat().owner);
+        self.tenant_of(cluster).map(file).map_err(Refusal::NotFound)
     }
 }
 
@@ -70,21 +75,25 @@ impl ClusterFiles for HostEstate {
         self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await.ok()
     }
 
+    fn holdings(&self) -> (BTreeMap<String, Holding>, Vec<String>) {
+        self.0.holdings()
+    }
+
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {
-        let path = self.nodes_file(cluster)?;
+        let (path, _) = self.nodes_file(cluster)?;
         let snapshot = self.off_thread(move |_| Snapshot::read(&path)).await.map_err(Refusal::Failed)?;
         Ok(snapshot.instances().map(|instance| instance.name.as_str().to_owned()).collect())
     }
 
     async fn add_node(&self, cluster: &str, node: &str) -> Result<(), Refusal> {
-        let (path, owner) = (self.nodes_file(cluster)?, self.0.accounts.owner);
+        let (path, owner) = self.nodes_file(cluster)?;
         let name = node_name(node)?;
         self.off_thread(move |_| Snapshot::add(&path, &name, owner)).await.map_err(Refusal::Failed)?;
         Ok(())
     }
 
     async fn remove_node(&self, cluster: &str, node: &str) -> Result<(), Refusal> {
-        let (path, owner) = (self.nodes_file(cluster)?, self.0.accounts.owner);
+        let (path, owner) = self.nodes_file(cluster)?;
         let name = node_name(node)?;
         let removed =
             self.off_thread(move |_| Snapshot::remove(&path, &name, owner)).await.map_err(Refusal::Failed)?;

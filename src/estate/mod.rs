@@ -3,9 +3,11 @@
 //! The root supervisor calls it when it builds a chain or changes a record; the control API reads files through
 //! [`files`]. It starts nothing and decides nothing.
 
+mod disk;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod owners;
 mod records;
 mod renewal;
 
@@ -18,11 +20,13 @@ use crate::layout::Layout;
 use crate::names;
 use crate::off_thread::off_thread;
 use crate::policy::{self, Policies, Supervised};
+use crate::process;
 use crate::tenant::dsn::Database;
 use crate::tenant::kine::{self, Endpoint, Kine};
 use crate::tenant::ports::Ports;
-use crate::tenant::postgres::Postgres;
+use crate::tenant::postgres::{self, Postgres};
 use crate::tenant::seat::Seat;
+use crate::tenant::uids::Uids;
 use crate::tenant::{Accounts, Tenant, defaults, stack};
 use async_trait::async_trait;
 use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
@@ -30,6 +34,8 @@ use berth_actors::host::{Distribution, Estate, Recorded, TenantRecord};
 use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
+use disk::Measured;
+use owners::Owned;
 use records::Records;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,10 +56,14 @@ struct Inner {
     accounts: Accounts,
     kcp: KcpConfig,
     ports: Ports,
+    uids: Uids,
     policies: Policies,
     records: Records,
     /// Tenants that may be built: their record is durable and their port leased.
     known: Mutex<BTreeMap<String, Known>>,
+    disks: Mutex<BTreeMap<String, Measured>>,
+    /// Bytes beyond which a tenant is remarked on.
+    tenant_disk: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,6 +72,8 @@ struct Known {
     distribution: Distribution,
     /// The first of its ports.
     port: u16,
+    /// For as long as this daemon lives: its chain was built with them.
+    owned: Owned,
 }
 
 impl HostEstate {
@@ -70,12 +82,33 @@ impl HostEstate {
         components: Components,
         accounts: Accounts,
         kcp: KcpConfig,
-        ports: Ports,
+        (ports, uids): (Ports, Uids),
         policies: Policies,
     ) -> Self {
         let records = Records::new(layout.clusters());
-        let known = Mutex::default();
-        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, policies, records, known }))
+        let (known, disks) = (Mutex::default(), Mutex::default());
+        let tenant_disk = None;
+        Self(Arc::new(Inner {
+            layout,
+            components,
+            accounts,
+            kcp,
+            ports,
+            uids,
+            policies,
+            records,
+            known,
+            disks,
+            tenant_disk,
+        }))
+    }
+
+    /// Before anybody else has it.
+    pub fn with_disk_cap(mut self, bytes: Option<u64>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.tenant_disk = bytes;
+        }
+        self
     }
 
     /// Where a chain of the kcp side lives.
@@ -86,16 +119,17 @@ impl HostEstate {
             logs: self.0.layout.logs(chain),
             sockets: self.0.layout.sockets(chain).map_err(|error| error.to_string())?,
             owner: self.0.accounts.owner,
+            temporary: None,
             data,
         })
     }
 
     fn tenant_of(&self, name: &str) -> Result<Tenant, String> {
         let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let Known { uid, distribution, port } =
+        let Known { uid, distribution, port, owned } =
             known.ok_or_else(|| format!("there is no record of the cluster {name}"))?;
-        let Inner { layout, components, accounts, .. } = &*self.0;
-        Tenant::new(layout, name, &uid, distribution, components.clone(), accounts.clone(), port)
+        let Inner { layout, components, .. } = &*self.0;
+        Tenant::new(layout, name, &uid, distribution, components.clone(), owned.accounts, port)
             .map_err(|error| error.to_string())
     }
 
@@ -107,16 +141,24 @@ impl HostEstate {
         known.iter().filter(|(cluster, _)| *cluster != name).map(owner).collect()
     }
 
-    /// Leases the ports of a recorded tenant; from then on its chain can be built.
+    /// Leases the ports and the uid of a recorded tenant; from then on its chain can be built.
     async fn know(&self, record: &TenantRecord) -> Result<(), String> {
         let TenantRecord { name, uid, distribution, .. } = record.clone();
+        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        let owned = match known {
+            Some(known) => known.owned,
+            None => {
+                let name = name.clone();
+                self.off_thread(move |inner| inner.owner_of(&name)).await?
+            }
+        };
         let count = match distribution {
             Distribution::Kubernetes => 1,
             Distribution::K3s => defaults::K3S_PORTS,
         };
         let port = self.off_thread(move |inner| inner.ports.lease(&name, count)).await?;
         let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(record.name.clone(), Known { uid, distribution, port });
+        known.insert(record.name.clone(), Known { uid, distribution, port, owned });
         Ok(())
     }
 
@@ -150,11 +192,10 @@ fn guard_of(tenant: &Tenant) -> IdentityGuard {
 impl Estate for HostEstate {
     fn store(&self) -> Result<Vec<Step>, String> {
         let seat = self.kcp_seat(STORE)?;
-        let accounts = &self.0.accounts;
         let store = Postgres {
             bin: self.0.components.postgres_bin.clone(),
             data: seat.data.join("pg"),
-            accounts: vec![accounts.component.clone(), accounts.daemon.clone()],
+            access: self.0.accounts.access(),
             databases: vec![Database::named(KCP_DATABASE)],
             seat,
         };
@@ -217,14 +258,26 @@ impl Estate for HostEstate {
         })
     }
 
-    /// Asked while no cluster is being created: a lease without a record is given back.
+    /// Asked while no cluster is being created: a lease without a record is given back; a uid only where no files are left of it.
     async fn tenants(&self) -> Result<Recorded, String> {
-        let recorded = self.off_thread(|inner| inner.records.all()).await?;
+        let mut recorded = self.off_thread(|inner| inner.records.all()).await?;
         let known: Vec<String> = recorded.names().map(str::to_owned).collect();
-        self.off_thread(move |inner| inner.ports.release_all_but(&known)).await?;
-        for record in &recorded.tenants {
-            self.know(record).await?;
+        self.off_thread(move |inner| {
+            inner.ports.release_all_but(&known).map_err(|error| error.to_string())?;
+            let has_files = |cluster: &str| inner.layout.cluster(cluster).symlink_metadata().is_ok();
+            let exists = |cluster: &str| known.iter().any(|known| known == cluster) || has_files(cluster);
+            inner.uids.release_all_but(exists).map_err(|error| error.to_string())
+        })
+        .await?;
+        let mut known = Vec::new();
+        for record in recorded.tenants {
+            match self.know(&record).await {
+                Ok(()) => known.push(record),
+                // One that cannot be had stops nobody else.
+                Err(reason) => drop(recorded.unreadable.insert(record.name, reason)),
+            }
         }
+        recorded.tenants = known;
         Ok(recorded)
     }
 
@@ -250,7 +303,9 @@ impl Estate for HostEstate {
     /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
         let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
-        if let Ok(tenant) = self.tenant_of(name)
+        let tenant = self.tenant_of(name).ok();
+        let own = tenant.as_ref().and_then(|tenant| tenant.accounts().maker.and(tenant.seat().owner));
+        if let Some(tenant) = tenant.filter(|_| own.is_none())
             && let Err(error) = stack::postgres_of(&tenant).give_back_memory().await
         {
             // A torn directory starts nothing; the deletion is what was asked for.
@@ -258,12 +313,19 @@ impl Estate for HostEstate {
         }
         let gone = name.to_owned();
         self.off_thread(move |inner| {
+            if let Some(own) = own {
+                process::leave_nothing_of(own.uid)
+                    .map_err(|source| records::RecordError::Left { uid: own.uid, source })?;
+            }
             records::remove_tree(&sockets)?;
             fault::point("erase-sockets-gone");
+            records::remove_tree(&postgres::outside(&inner.layout.cluster(&gone)))?;
             records::remove_tree(&inner.layout.cluster(&gone))?;
             fault::point("erase-files-gone");
             inner.ports.release(&gone).map_err(records::RecordError::Ports)?;
             fault::point("erase-port-released");
+            inner.uids.release(&gone).map_err(records::RecordError::Uids)?;
+            fault::point("erase-uid-released");
             inner.records.remove(&gone)
         })
         .await?;

@@ -6,6 +6,7 @@ use crate::files::{self, FileError};
 use crate::names;
 use crate::one_line::one_line;
 use crate::tenant::ports::PortError;
+use crate::tenant::uids::UidError;
 use berth_actors::host::{Recorded, TenantRecord};
 use std::fs;
 use std::io;
@@ -17,6 +18,10 @@ pub(super) enum RecordError {
     File(#[from] FileError),
     #[error(transparent)]
     Ports(PortError),
+    #[error(transparent)]
+    Uids(UidError),
+    #[error("what uid {uid} has left outside of its directories cannot be removed: {source}")]
+    Left { uid: u32, source: io::Error },
     #[error(
         "{path} is not a cluster's record ({reason}): restore it from a backup, or move it away to forget the cluster"
     )]

@@ -39,7 +39,7 @@ fn renew_all(inner: &Inner, now: OffsetDateTime) {
         }
         let credentials = Credentials::of(tenant.distribution, &data);
         let server = kubeconfig::server(tenant.port);
-        match ccm::renew(&data, &credentials, &server, inner.accounts.owner, now) {
+        match ccm::renew(&data, &credentials, &server, tenant.owned.accounts.owner, now) {
             Ok(renewed) if renewed.minted => {
                 tracing::info!(%cluster, "the cloud controller manager's credential was renewed");
             }

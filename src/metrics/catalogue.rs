@@ -55,6 +55,7 @@ catalogue! {
     START_DURATION = gauge("berth_component_start_duration", "From the preparation to the open gate, of its latest start.").seconds();
     MEMORY = gauge("berth_component_resident_memory", "Held by its main process and all descendants; shared pages count for each.").bytes();
     PROCESSES = gauge("berth_component_processes", "Its main process and all descendants.");
+    DISK = gauge("berth_cluster_disk_usage", "Taken up on disk by all files of the cluster, when it was last measured.").bytes();
     HANDOVER_RUNNING = gauge("berth_handover_running", "Whether a handover is under way.");
     HANDOVERS = counter("berth_handovers", "Handovers that came to an end, by outcome.");
     HANDOVER_PHASE = counter("berth_handover_phase", "Spent in each phase of those handovers.").seconds();

@@ -58,6 +58,11 @@ pub(super) fn of(status: &TreeStatus, host: &Host) -> Vec<Sample> {
     for chain in chains(status) {
         of_chain(chain, host, &mut samples);
     }
+    for (cluster, holding) in &status.holdings {
+        if let Some(disk) = holding.disk {
+            samples.add(&metric::DISK, &[("cluster", cluster)], disk.bytes);
+        }
+    }
     let is_running = status.handover.as_ref().is_some_and(|it| it.outcome == HandoverOutcome::Running);
     samples.add(&metric::HANDOVER_RUNNING, &[], is_running);
     of_handovers("done", &status.handovers.done, &mut samples);

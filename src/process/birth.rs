@@ -9,8 +9,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Everything that is decided before the fork. The child gets a session of its own, umask 077, no way to gain privileges,
-/// and nothing of the daemon's environment, signal mask or files.
+/// Everything that is decided before the fork. The child gets a session of its own, umask 077, no way to gain privileges, no
+/// capability unless it is root's, and nothing of the daemon's environment, signal mask or files.
 pub(super) struct Birth<'a> {
     pub(super) program: &'a Path,
     /// From `argv[0]` on.
@@ -24,6 +24,10 @@ pub(super) struct Birth<'a> {
     /// The directory of the cgroup to be born in. Where the kernel refuses it, the child is born outside.
     pub(super) cgroup: Option<BorrowedFd<'a>>,
     pub(super) user: Option<User>,
+    /// How many files it may have open.
+    pub(super) open_files: Option<u64>,
+    /// Bytes of a core dump.
+    pub(super) core_size: Option<u64>,
     /// An open file beside the standard three, and its number in the child.
     pub(super) passed: Option<(BorrowedFd<'a>, i32)>,
     /// SIGKILL when the thread that bore it ends. Only for a child whose thread waits for it.

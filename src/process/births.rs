@@ -56,14 +56,20 @@ impl fmt::Debug for Births {
 }
 
 impl Births {
-    /// The threads end when this is dropped.
-    pub(super) fn new() -> Self {
+    /// The threads end when this is dropped. `bound`: no child will be root's ([`raw::bind_this_thread`]).
+    pub(super) fn new(bound: bool) -> Self {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let queue = Arc::<Queue>::default();
         let started = (0..cpus.clamp(THREADS.0, THREADS.1)).filter(|_| {
             let queue = Arc::clone(&queue);
             let thread = thread::Builder::new().name("berth-births".to_owned());
-            thread.spawn(move || queue.work_off()).is_ok()
+            let work = move || {
+                if bound {
+                    raw::bind_this_thread();
+                }
+                queue.work_off();
+            };
+            thread.spawn(work).is_ok()
         });
         let free = Arc::new(Semaphore::new(started.count()));
         Self { queue, free, done: Arc::default() }
@@ -173,7 +179,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn births_that_hang_hold_up_nobody_for_long() {
-        let births = Arc::new(Births::new());
+        let births = Arc::new(Births::new(false));
         let (hung, release) = (births.free.available_permits(), mpsc::channel::<()>());
         let gate = Arc::new(Mutex::new(release.1));
         let waiting: Vec<_> = (0..hung)

@@ -15,7 +15,7 @@ use super::reap::{self, Targets};
 use super::spawn;
 use super::strays::Strays;
 use super::table::SharedTable;
-use super::{adoption, children, identity, orphans, remains};
+use super::{adoption, children, identity, kernel_log, orphans, remains};
 use crate::fault;
 use crate::files::{self, FileError};
 use crate::layout::Layout;
@@ -66,20 +66,23 @@ impl ProcessHost {
     /// Creates the ledger's directory, looks for a cgroup to work in, and watches what an earlier daemon left from here on.
     /// Blocking; once, at the daemon's start, in the runtime.
     pub fn new(layout: &Layout) -> Result<Self, FileError> {
-        Self::limited(layout, Limits::default(), ComponentLimits::default())
+        Self::limited(layout, Limits::default(), ComponentLimits::default(), false)
     }
 
-    /// The same with other limits for the components' logs, and limits for the components themselves.
+    /// The same with other limits for the components' logs, and limits for the components themselves. `bound`: no component runs as
+    /// root.
     pub fn limited(
         layout: &Layout,
         limits: Limits,
         of_components: ComponentLimits,
+        bound: bool,
     ) -> Result<Self, FileError> {
+        kernel_log::follow();
         let ledger = Ledger::open(layout.ledger())?;
         let mark = StateMark::of(layout);
         let cgroups = CgroupRoot::find(&mark);
         let left = Mutex::new(adoption::Left::of(&ledger, &mark)?);
-        let (births, table, logs) = (Births::new(), SharedTable::default(), LogKeeper::new(limits));
+        let (births, table, logs) = (Births::new(bound), SharedTable::default(), LogKeeper::new(limits));
         let (leftovers, lives, ended) = (Leftovers::default(), Mutex::default(), Mutex::default());
         let (strays, limiter) = (Strays::default(), Limiter::new(of_components));
         let shared = Shared {
@@ -299,7 +302,8 @@ impl Shared {
         self.ledger.write(&record).map_err(retry)?;
         fault::point("spawn-intent");
         let marks = spawn::Marks { token: &record.token, component: &self.mark.component(component) };
-        let born = spawn::start(spec, &log, inside.as_ref().map(AsFd::as_fd), &marks)
+        let limits = self.limiter.of(component);
+        let born = spawn::start(spec, &log, inside.as_ref().map(AsFd::as_fd), limits, &marks)
             .and_then(|newborn| self.watch(newborn, &mut record));
         born.map(|identity| Spawned { identity, log_offset }).inspect_err(|_| {
             if let Some(cgroup) = &cgroup {

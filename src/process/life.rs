@@ -4,7 +4,7 @@
 //! nor its process group can come to mean another process.
 
 use super::cgroup::Cgroup;
-use super::{children, identity, post_mortem, raw};
+use super::{children, identity, kernel_log, post_mortem, raw};
 use crate::process::ledger::Record;
 use berth_actors::host::ExitStatus;
 use berth_actors::identity::Identity;
@@ -79,14 +79,10 @@ impl Life {
             ExitStatus::Unknown => post_mortem::status(self.pidfd.get_ref(), &self.identity),
             known => known,
         };
-        // Only who has a limit of its own has such a count.
-        let cgroup = self.record.as_ref().and_then(|record| record.cgroup.clone());
-        let status = match (status, cgroup) {
-            (ExitStatus::Signal(9), Some(cgroup)) if Cgroup::at(cgroup.clone()).has_run_out_of_memory() => {
-                ExitStatus::OutOfMemory
-            }
-            (status, _) => status,
-        };
+        // Only where the memory controller is enabled is there such a count.
+        let cgroup = self.record.as_ref().and_then(|record| record.cgroup.clone()).map(Cgroup::at);
+        let counted = || cgroup.as_ref().is_some_and(Cgroup::has_run_out_of_memory);
+        let status = judged(status, counted, || kernel_log::blames(self.identity.pid));
         *end = End::Died(status);
         Some(status)
     }
@@ -142,6 +138,15 @@ impl Life {
     }
 }
 
+/// A process may also end by itself because the kernel took another one of its cgroup: postgres, with a backend gone.
+fn judged(status: ExitStatus, counted: impl Fn() -> bool, logged: impl Fn() -> bool) -> ExitStatus {
+    match status {
+        ExitStatus::Signal(9) if counted() || logged() => ExitStatus::OutOfMemory,
+        ExitStatus::Code(code) if code != 0 && counted() => ExitStatus::OutOfMemory,
+        status => status,
+    }
+}
+
 /// The status behind a pidfd, or `None` while it runs. Only a parent is told more than that it ended.
 pub(super) fn exit_status(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<ExitStatus> {
     match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
@@ -172,5 +177,24 @@ pub(super) fn ended_before(pidfd: &OwnedFd, patience: Timespec, given_up: Option
             Ok(_) => return !fds[0].revents().is_empty(),
             Err(_) => return false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_blamed_for_a_kill_that_is_counted_or_logged_and_for_a_failure_that_is_counted() {
+        let [kill, failure, clean, told] =
+            [ExitStatus::Signal(9), ExitStatus::Code(1), ExitStatus::Code(0), ExitStatus::Signal(15)];
+        let judge = |status, counted, logged| judged(status, || counted, || logged);
+        for (counted, logged) in [(true, false), (false, true)] {
+            assert_eq!(judge(kill, counted, logged), ExitStatus::OutOfMemory);
+        }
+        assert_eq!(judge(kill, false, false), kill);
+        assert_eq!(judge(failure, true, false), ExitStatus::OutOfMemory);
+        assert_eq!(judge(failure, false, true), failure, "a kill of this pid was another life's");
+        assert_eq!((judge(clean, true, true), judge(told, true, true)), (clean, told));
     }
 }

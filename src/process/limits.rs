@@ -18,14 +18,19 @@ pub struct Limits {
     pub processes: Option<u32>,
     /// Hundredths of one CPU.
     pub cpu_percent: Option<u32>,
+    /// Of each process by itself, from its birth on.
+    pub open_files: Option<u64>,
+    /// Bytes of a core dump, likewise.
+    pub core_size: Option<u64>,
 }
 
 /// What `cpu.max` counts in: microseconds, of which a share may be used.
 const CPU_PERIOD: u64 = 100_000;
 
 impl Limits {
+    /// Whether its cgroup needs none.
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
+        self.memory.is_none() && self.processes.is_none() && self.cpu_percent.is_none()
     }
 
     /// By controller, the file and what is written to it.
@@ -65,6 +70,8 @@ impl ComponentLimits {
             memory: narrow.memory.or(wide.memory),
             processes: narrow.processes.or(wide.processes),
             cpu_percent: narrow.cpu_percent.or(wide.cpu_percent),
+            open_files: narrow.open_files.or(wide.open_files),
+            core_size: narrow.core_size.or(wide.core_size),
         })
     }
 }
@@ -92,6 +99,10 @@ pub(super) struct Limiter {
 impl Limiter {
     pub(super) fn new(wanted: ComponentLimits) -> Self {
         Self { wanted, missing: Mutex::default() }
+    }
+
+    pub(super) fn of(&self, component: &ComponentId) -> Limits {
+        self.wanted.of(component)
     }
 
     /// Whether anybody asked for limits: a birth looks at nothing where nobody did.
@@ -229,7 +240,12 @@ mod tests {
     fn what_is_asked_for_is_written_and_its_controllers_are_enabled_above() {
         let hierarchy = Hierarchy::with("cpuset cpu memory pids\n");
         let cgroup = hierarchy.cgroup(&FILES);
-        let limiter = limiter(Limits { memory: Some(1 << 30), processes: Some(64), cpu_percent: Some(150) });
+        let limiter = limiter(Limits {
+            memory: Some(1 << 30),
+            processes: Some(64),
+            cpu_percent: Some(150),
+            ..Limits::default()
+        });
         limiter.apply(&kine(), Some(&hierarchy.root), Some(&cgroup));
         assert_eq!(limiter.remarks(), [""; 0]);
         assert_eq!(told(&cgroup), ["1073741824", "1", "64", "150000 100000"]);

@@ -7,7 +7,7 @@
 //! ```text
 //! spawn     ProcessSpec -> a process in a session and cgroup of its own, marked by token and component
 //! identity  (boot id, pid, start time), and the pidfd that is checked against it
-//! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here
+//! life      one watched process: its exit status, its signals;  post_mortem  the status of one that was nobody's child here;  kernel_log  whom memory killed
 //! ledger    one record per component, so that the next daemon finds what this one leaves
 //! leftovers  records and cgroups of the dead, kept for a moment for their successors
 //! table     all processes of the host at one moment;  remains  which of them belong to a record
@@ -15,12 +15,13 @@
 //! reap      SIGKILL until nothing is left
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
-//! memory    what components hold of it
+//! memory    what components hold of it;  belongings  what a uid has that is one cluster's
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
 
 mod adoption;
+mod belongings;
 mod birth;
 mod births;
 mod cgroup;
@@ -30,6 +31,7 @@ pub(crate) mod fuzz;
 mod hierarchy;
 mod host;
 mod identity;
+mod kernel_log;
 mod ledger;
 mod leftovers;
 mod life;
@@ -49,6 +51,7 @@ mod table;
 pub mod tool;
 mod unrecorded;
 
+pub use belongings::{inside, leave_nothing_of};
 pub use host::ProcessHost;
 pub use identity::{age_of, is_alive, of as identity_of};
 pub use limits::{ComponentLimits, Limits};

@@ -3,6 +3,7 @@
 //! Called by the host, on a blocking thread. Keeps no records and watches nothing.
 
 use super::birth::{Birth, BirthError, Newborn, Stage};
+use super::limits::Limits;
 use super::{children, mark};
 use berth_actors::host::SpawnError;
 use berth_actors::spec::ProcessSpec;
@@ -21,6 +22,7 @@ pub(super) fn start(
     spec: &ProcessSpec,
     log: &File,
     cgroup: Option<BorrowedFd<'_>>,
+    limits: Limits,
     marks: &Marks<'_>,
 ) -> Result<Newborn, SpawnError> {
     let failed = |error: BirthError| classify(spec, &error);
@@ -39,6 +41,8 @@ pub(super) fn start(
         stderr: log.as_fd(),
         cgroup,
         user: spec.user,
+        open_files: limits.open_files,
+        core_size: limits.core_size,
         passed: spec.ready.as_ref().map(|passed| (passed.file.as_fd(), passed.number)),
         dies_with_thread: false,
     })

@@ -113,6 +113,8 @@ fn live(
         stderr: stderr.as_fd(),
         cgroup: None,
         user: tool.user,
+        open_files: None,
+        core_size: Some(0),
         passed: None,
         dies_with_thread: true,
     })?;

@@ -1,4 +1,4 @@
-//! What a tenant's adapters read, under any bytes: port leases, a postmaster's lock, and the components' logs.
+//! What a tenant's adapters read, under any bytes: port and uid leases, a postmaster's lock, and the components' logs.
 
 use super::kine::{self, Line};
 use super::openbao::login::fatal_line;
@@ -15,6 +15,19 @@ pub fn ports(bytes: &[u8]) {
             assert_eq!(Leases::parse(&written, path).ok(), Some(leases));
         }
         Err(refusal) => assert_refused_by_name(&refusal, "ports.json"),
+    }
+    uids(bytes);
+}
+
+/// Kept like ports, and told apart by nothing but the file.
+fn uids(bytes: &[u8]) {
+    let path = Path::new("/state/uids.json");
+    match super::uids::Leases::parse(bytes, path) {
+        Ok(leases) => {
+            let written = leases.written(path).unwrap_or_default();
+            assert_eq!(super::uids::Leases::parse(&written, path).ok(), Some(leases));
+        }
+        Err(refusal) => assert_refused_by_name(&refusal, "uids.json"),
     }
 }
 

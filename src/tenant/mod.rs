@@ -1,7 +1,7 @@
 //! One tenant cluster: its components as blueprints, and the chain that is made of them.
 //!
 //! ```text
-//! ports pki kubeconfig              what a tenant is given once: ports, keys
+//! ports uids pki kubeconfig         what a tenant is given once: ports, a uid, keys
 //! credentials                       where its certificates lie, whoever made them
 //! postgres openbao kine             its stores; postgres and kine also serve the kcp slots
 //! kube_apiserver kube_controller_manager   one distribution of Kubernetes
@@ -31,6 +31,7 @@ pub mod postgres;
 mod readyz;
 pub mod seat;
 pub mod stack;
+pub mod uids;
 
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};
@@ -39,6 +40,7 @@ use berth_actors::host::Distribution;
 use berth_actors::spec::User;
 use credentials::Credentials;
 use pki::Pki;
+use postgres::Access;
 use seat::Seat;
 use std::path::PathBuf;
 
@@ -51,6 +53,23 @@ pub struct Accounts {
     pub component: String,
     /// Name of the daemon's own account.
     pub daemon: String,
+    /// The cluster's own uid is the `owner`, which has no name: what wants one runs as this account, before there is data.
+    pub maker: Option<User>,
+}
+
+impl Accounts {
+    /// Of a cluster that has a uid of its own.
+    pub fn with_own(&self, own: User) -> Self {
+        Self { owner: Some(own), maker: self.maker.or(self.owner), ..self.clone() }
+    }
+
+    /// Who may connect to their postgres.
+    pub fn access(&self) -> Access {
+        match self.maker {
+            None => Access::Named(vec![self.component.clone(), self.daemon.clone()]),
+            Some(maker) => Access::Own { daemon: self.daemon.clone(), maker },
+        }
+    }
 }
 
 /// One tenant cluster as the blueprints need to know it.
@@ -93,6 +112,7 @@ impl Tenant {
             logs: data.join("log"),
             sockets: layout.sockets(name)?,
             owner: accounts.owner,
+            temporary: accounts.maker.map(|_| data.join("tmp")),
             data,
         };
         Ok(Self {

@@ -8,6 +8,9 @@ mod initdb;
 pub(super) mod leftovers;
 mod shared_memory;
 
+pub use access::Access;
+pub(crate) use initdb::outside;
+
 use super::dsn::Database;
 use super::seat::Seat;
 use super::{config_file, defaults};
@@ -36,8 +39,7 @@ pub struct Postgres {
     pub bin: PathBuf,
     /// PGDATA.
     pub data: PathBuf,
-    /// Operating system accounts that may connect, as any of the roles: the components' and the daemon's.
-    pub accounts: Vec<String>,
+    pub access: Access,
     /// Exist once the gate is open.
     pub databases: Vec<Database>,
 }
@@ -48,7 +50,7 @@ impl Blueprint for Postgres {
         self.seat.claim().await?;
         if !self.data.exists() {
             note.say("initdb");
-            initdb::create(&self.seat, &self.bin, &self.data).await?;
+            initdb::create(&self.seat, &self.bin, &self.data, self.access.maker()).await?;
         }
         let (seat, this) = (&self.seat, self.clone());
         seat.blocking(move || this.write_access()).await?;
@@ -89,7 +91,7 @@ impl Postgres {
             std::iter::once(SUPERUSER).chain(owners)
         };
         for (name, text) in
-            [("pg_hba.conf", access::HBA.to_owned()), ("pg_ident.conf", access::ident(&self.accounts, roles))]
+            [("pg_hba.conf", self.access.hba(&self.databases)), ("pg_ident.conf", self.access.ident(roles))]
         {
             config_file::keep(&self.data.join(name), text.as_bytes(), self.seat.owner)?;
         }
@@ -139,7 +141,7 @@ mod tests {
             seat,
             bin: "/pg/bin".into(),
             data: "/s/demo/pg".into(),
-            accounts: vec!["nobody".into()],
+            access: Access::Named(vec!["nobody".into()]),
             databases: vec![Database::named("kine")],
         }
     }

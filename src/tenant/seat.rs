@@ -20,6 +20,8 @@ pub struct Seat {
     /// Its socket directory: 0700, which is what keeps other accounts away from its sockets.
     pub sockets: PathBuf,
     pub owner: Option<User>,
+    /// Its own place for temporary files, where it has a uid of its own: what lies in /tmp outlives it, and is seen by all.
+    pub temporary: Option<PathBuf>,
 }
 
 impl Seat {
@@ -28,7 +30,7 @@ impl Seat {
     pub(super) async fn claim(&self) -> Result<(), PrepareError> {
         let seat = self.clone();
         self.blocking(move || {
-            for dir in [&seat.data, &seat.logs, &seat.sockets] {
+            for dir in [&seat.data, &seat.logs, &seat.sockets].into_iter().chain(&seat.temporary) {
                 files::private_dir(dir, seat.owner)?;
             }
             [&seat.data, &seat.sockets].into_iter().try_for_each(|dir| passable(dir, seat.owner))
@@ -39,6 +41,7 @@ impl Seat {
     /// A spec with the environment every component gets and nothing of the daemon's own.
     pub(super) fn spec(&self, component: &str, program: &Program, args: Vec<String>) -> ProcessSpec {
         let home = self.data.to_string_lossy().into_owned();
+        let temporary = self.temporary.as_ref().map(|dir| dir.to_string_lossy().into_owned());
         ProcessSpec {
             program: program.path.clone(),
             arg0: program.arg0.clone(),
@@ -47,7 +50,10 @@ impl Seat {
                 ("PATH".to_owned(), PATH.to_owned()),
                 ("TZ".to_owned(), "UTC".to_owned()),
                 ("HOME".to_owned(), home),
-            ]),
+            ])
+            .into_iter()
+            .chain(temporary.map(|dir| ("TMPDIR".to_owned(), dir)))
+            .collect(),
             start_env: BTreeMap::new(),
             dir: self.data.clone(),
             output: self.logs.join(format!("{component}.log")),
@@ -88,6 +94,7 @@ impl Seat {
             logs: "/s/demo/log".into(),
             sockets: "/r/demo".into(),
             owner: None,
+            temporary: None,
         }
     }
 }

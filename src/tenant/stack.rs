@@ -58,12 +58,11 @@ pub fn distribution_of(chain: &ChainStatus) -> Distribution {
 }
 
 pub fn postgres_of(tenant: &Tenant) -> Postgres {
-    let accounts = tenant.accounts();
     Postgres {
         seat: tenant.seat().clone(),
         bin: tenant.components().postgres_bin.clone(),
         data: tenant.seat().data.join("pg"),
-        accounts: vec![accounts.component.clone(), accounts.daemon.clone()],
+        access: tenant.accounts().access(),
         databases: vec![Database::named(KINE_DATABASE), Database::named(OPENBAO_DATABASE)],
     }
 }
@@ -172,7 +171,7 @@ mod tests {
             kcp: program(),
             ccm: program(),
         };
-        let accounts = Accounts { owner: None, component: "c".into(), daemon: "d".into() };
+        let accounts = Accounts { owner: None, component: "c".into(), daemon: "d".into(), maker: None };
         let layout = Layout::new("/s".into(), Some("/r".into()));
         let tenant = Tenant::new(&layout, "demo", "u", distribution, components, accounts, 16443).unwrap();
         // What the estate appends; here any blueprint will do.

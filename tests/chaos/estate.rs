@@ -10,6 +10,7 @@ use berth::layout::Layout;
 use berth::policy::Policies;
 use berth::tenant::Accounts;
 use berth::tenant::ports::Ports;
+use berth::tenant::uids::Uids;
 use berth::{fault, files};
 use berth_actors::data_adoption::{AdoptionError, AdoptionPlan, Consent};
 use berth_actors::handover::{Side, Wish};
@@ -59,8 +60,12 @@ impl StandIns {
             goaway_chance: berth::kcp::defaults::GOAWAY_CHANCE,
             owner: None,
         };
-        let accounts = Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into() };
-        let real = HostEstate::new(layout.clone(), components, accounts, kcp, ports(), Policies::default());
+        let accounts =
+            Accounts { owner: None, component: "chaos".into(), daemon: "chaos".into(), maker: None };
+        // Its processes are the storm's own account's.
+        let uids = Uids::with_range(layout.state().join("uids.json"), 0..0);
+        let leases = (ports(), uids);
+        let real = HostEstate::new(layout.clone(), components, accounts, kcp, leases, Policies::default());
         Self { layout: layout.clone(), real, ports: Arc::new(ports()) }
     }
 

@@ -43,6 +43,7 @@ impl Place {
             owner: root.then_some(NOBODY),
             component: if root { account_name(NOBODY.uid) } else { own.clone() },
             daemon: own,
+            maker: None,
         };
         // Away from the default range: whatever else runs on this host leases from there.
         let first = 17_500 + u16::try_from(std::process::id() % 120).unwrap() * 100;

@@ -8,6 +8,7 @@ use crate::strays;
 use crate::supervisor::GetStatus;
 use actix::prelude::*;
 use futures::future::join_all;
+use std::collections::BTreeMap;
 
 /// A tenant whose record cannot be read has no chain that could tell.
 fn refused((name, reason): (String, String)) -> ChainStatus {
@@ -50,6 +51,7 @@ impl Root {
                 active_slot,
                 front,
                 tenants,
+                holdings: BTreeMap::new(),
                 services,
                 strays,
                 remarks,

@@ -54,6 +54,9 @@ impl Backend {
         match self.ask(Command::Status).await? {
             Reply::Status(mut status) => {
                 status.upkeep = self.files.upkeep(&status).await;
+                let (holdings, remarks) = self.files.holdings();
+                status.holdings = holdings;
+                status.remarks.extend(remarks);
                 Ok(*status)
             }
             other => Err(unexpected(&other)),

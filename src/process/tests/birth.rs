@@ -1,6 +1,9 @@
 //! What a child is born with, and what a birth that fails says.
 
 use super::*;
+use crate::files::FileError;
+use crate::logs;
+use crate::process::ComponentLimits;
 
 #[tokio::test]
 async fn a_child_gets_its_own_environment_and_nothing_else() {
@@ -49,20 +52,45 @@ async fn output_is_appended_to_a_private_file_from_the_offset_reported() {
     assert_eq!(bench.host.log_tail(&bench.path("no such log"), 0, 2).await, [""; 0]);
 }
 
+type Make = fn(&Layout) -> Result<ProcessHost, FileError>;
+
+/// Of threads that bear some of root's children too, and of those that bear none.
+const HOSTS: [Make; 2] = [ProcessHost::new, bound];
+
+fn bound(layout: &Layout) -> Result<ProcessHost, FileError> {
+    ProcessHost::limited(layout, logs::Limits::default(), ComponentLimits::default(), true)
+}
+
 #[tokio::test]
-async fn a_child_runs_as_the_user_it_is_given() {
-    let bench = Bench::new();
-    let nobody = User { uid: 65534, gid: 65534 };
-    let script = bench.sh("id -u; id -G; echo $(grep CapEff /proc/$$/status)");
-    let spec = ProcessSpec { user: Some(nobody), dir: "/".into(), ..script };
-    let spawned = bench.host.spawn(&id(), &spec).await;
-    if !rustix::process::geteuid().is_root() {
-        assert!(spawned.is_err(), "only root may switch");
-        return;
+async fn a_child_runs_as_the_user_it_is_given_with_no_capability_and_no_way_to_one() {
+    for host in HOSTS {
+        let bench = Bench::with(host);
+        let nobody = User { uid: 65534, gid: 65534 };
+        let script = bench.sh("id -u; id -G; grep ^Cap /proc/$$/status | cut -f2 | sort -u");
+        let spec = ProcessSpec { user: Some(nobody), dir: "/".into(), ..script };
+        let spawned = bench.host.spawn(&id(), &spec).await;
+        if !rustix::process::geteuid().is_root() {
+            assert!(spawned.is_err(), "only root may switch");
+            return not_exercised("a child of another user: only root may switch");
+        }
+        let identity = spawned.unwrap().identity;
+        soon(bench.host.exited(&identity)).await;
+        assert_eq!(bench.log(), "65534\n65534\n0000000000000000\n", "five sets, all empty");
+        bench.end(&identity).await;
     }
-    let identity = spawned.unwrap().identity;
+}
+
+#[tokio::test]
+async fn a_child_of_roots_keeps_what_root_has() {
+    if !rustix::process::geteuid().is_root() {
+        return not_exercised("a child of root's: this is not root");
+    }
+    let bench = Bench::new();
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap().trim().to_owned();
+    let identity = bench.start("grep ^CapBnd /proc/$$/status | cut -f2").await;
     soon(bench.host.exited(&identity)).await;
-    assert_eq!(bench.log(), "65534\n65534\nCapEff: 0000000000000000\n");
+    assert_eq!(bench.log().trim(), own);
     bench.end(&identity).await;
 }
 

@@ -5,12 +5,14 @@ use crate::logs;
 use crate::process::{ComponentLimits, Limits};
 
 /// More than a shell needs, and far less than it is made to take.
-const LITTLE: Limits = Limits { memory: Some(32 << 20), processes: None, cpu_percent: None };
-const FEW: Limits = Limits { memory: None, processes: Some(4), cpu_percent: None };
+const LITTLE: Limits = Limits { memory: Some(32 << 20), ..NONE };
+const FEW: Limits = Limits { processes: Some(4), ..NONE };
+const NONE: Limits =
+    Limits { memory: None, processes: None, cpu_percent: None, open_files: None, core_size: None };
 
 fn limited(layout: &Layout, limits: Limits) -> Result<ProcessHost, crate::files::FileError> {
     let limits = ComponentLimits::new([("kine".to_owned(), limits)]);
-    ProcessHost::limited(layout, logs::Limits::default(), limits)
+    ProcessHost::limited(layout, logs::Limits::default(), limits, false)
 }
 
 /// Whether they are in force.
@@ -48,4 +50,42 @@ async fn who_forks_without_end_stays_within_its_processes() {
         assert!(bench.log().contains("fork"), "the shell was refused one: {}", bench.log());
     }
     bench.end(&leader).await;
+}
+
+#[tokio::test]
+async fn a_child_has_the_limits_of_open_files_and_core_dumps_from_its_birth() {
+    let few = Limits { open_files: Some(64), core_size: Some(0), ..NONE };
+    let bench = Bench::with(|layout| limited(layout, few));
+    let leader = bench.start("ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Hc").await;
+    soon(bench.host.exited(&leader)).await;
+    assert_eq!(bench.log(), "64\n64\n0\n0\n");
+    bench.end(&leader).await;
+}
+
+/// Where a hierarchy of the first kind has the memory controller, the kernel's log alone says whom it killed.
+#[tokio::test]
+async fn who_is_killed_for_memory_that_no_cgroup_of_ours_counts_is_known_from_the_kernels_log() {
+    let what = "a kill that only the kernel's log tells of";
+    let cgroup = std::path::PathBuf::from(format!("/sys/fs/cgroup/memory/berth-test-{}", std::process::id()));
+    let readable = std::fs::File::open("/dev/kmsg").is_ok();
+    if !readable || std::fs::create_dir(&cgroup).is_err() {
+        return not_exercised(&format!(
+            "{what}: no memory controller of cgroup v1, or no kernel log to read"
+        ));
+    }
+    let limit = std::fs::File::options().write(true).open(cgroup.join("memory.limit_in_bytes"));
+    limit.unwrap().write_all(b"33554432").unwrap();
+    let mut bench = Bench::new();
+    let procs = cgroup.join("cgroup.procs");
+    let glutton = format!(
+        "echo $$ > {}; echo $$ > gate; read go < never; x=$(head -c 200000000 /dev/zero | tr '\\0' x)",
+        procs.display()
+    );
+    let leader = bench.start(&glutton).await;
+    bench.announced().await;
+    let mut never = std::fs::File::options().read(true).write(true).open(bench.path("never")).unwrap();
+    never.write_all(b"go\n").unwrap();
+    assert_eq!(soon(bench.host.exited(&leader)).await, ExitStatus::OutOfMemory);
+    bench.end(&leader).await;
+    std::fs::remove_dir(&cgroup).unwrap();
 }

@@ -6,14 +6,21 @@ use crate::fault;
 use crate::files::{self, FileError};
 use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
+use berth_actors::spec::User;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Called only while `data` does not exist.
-pub(super) async fn create(seat: &Seat, bin: &Path, data: &Path) -> Result<(), PrepareError> {
-    let aside = data.with_extension("new");
-    let (path, owner) = (aside.clone(), seat.owner);
+/// Called only while `data` does not exist. `maker`: whom it is made as where the owner has no name; then it is made outside of
+/// the chain's directory, which is closed to everybody else, and given to the owner before it is moved in.
+pub(super) async fn create(
+    seat: &Seat,
+    bin: &Path,
+    data: &Path,
+    maker: Option<User>,
+) -> Result<(), PrepareError> {
+    let aside = if maker.is_some() { outside(&seat.data) } else { data.with_extension("new") };
+    let (path, user) = (aside.clone(), maker.or(seat.owner));
     seat.blocking(move || {
         match std::fs::remove_dir_all(&path) {
             Err(source) if source.kind() != ErrorKind::NotFound => {
@@ -22,7 +29,7 @@ pub(super) async fn create(seat: &Seat, bin: &Path, data: &Path) -> Result<(), P
             _ => {}
         }
         // Made here, with the right owner: the parent directory need not be the component's own.
-        files::private_dir(&path, owner)
+        files::private_dir(&path, user)
     })
     .await?;
     let env = [("PATH", PATH), ("TZ", "UTC")].map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -30,21 +37,31 @@ pub(super) async fn create(seat: &Seat, bin: &Path, data: &Path) -> Result<(), P
         program: bin.join("initdb"),
         args: arguments(&aside),
         env: BTreeMap::from(env),
-        dir: seat.data.clone(),
-        user: seat.owner,
+        dir: aside.clone(),
+        user,
     };
     tool::run(initdb, defaults::INITDB_DEADLINE).await.map_err(|error| match error {
         ToolError::Start { .. } => seat.fatal(error),
         ToolError::TooLate { .. } | ToolError::Failed { .. } => seat.retry(error),
     })?;
     fault::point("initdb-done");
-    let data = data.to_owned();
+    let (data, owner) = (data.to_owned(), seat.owner);
     seat.blocking(move || {
+        if let (Some(maker), Some(owner)) = (maker, owner) {
+            files::give_tree(&aside, |uid| uid == maker.uid, owner)?;
+            fault::point("initdb-given");
+        }
         let failed = |source| FileError { action: "rename onto", path: data.clone(), source };
         std::fs::rename(&aside, &data).map_err(failed)?;
         files::sync_dir(data.parent().unwrap_or(Path::new("/")))
     })
     .await
+}
+
+/// Where the database cluster of the chain in `seat` is made when that is not in its own directory: on the same file system.
+pub(crate) fn outside(seat: &Path) -> PathBuf {
+    let name = seat.file_name().unwrap_or_default().to_string_lossy();
+    seat.with_file_name(format!(".{name}.initdb"))
 }
 
 /// One syncfs at the end instead of a sync for each of a thousand files.
