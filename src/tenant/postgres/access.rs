@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Whoever is not mapped, and every TCP connection, is rejected for want of a line.
-pub(super) const HBA: &str = "# Written by Berth before every start.\nlocal all all peer map=berth\n";
+/// Replication is what a backup reads; `all` does not mean it.
+pub(super) const HBA: &str = "# Written by Berth before every start.\nlocal all all peer map=berth\nlocal replication all peer map=berth\n";
 
 /// Every account as every role. Quoted: a bare name may be a pattern or a keyword.
 pub(super) fn ident<'a, R: Iterator<Item = &'a str>>(
@@ -43,6 +44,6 @@ mod tests {
     #[test]
     fn nothing_but_peer_authentication_on_the_socket_is_allowed() {
         let lines: Vec<_> = HBA.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(lines, ["local all all peer map=berth"]);
+        assert_eq!(lines, ["local all all peer map=berth", "local replication all peer map=berth"]);
     }
 }
