@@ -6,8 +6,10 @@
 //! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
 
 mod leftovers;
+mod new_file;
 
 pub(crate) use leftovers::sweep;
+pub use new_file::NewFile;
 
 use crate::fault;
 use berth_actors::spec::User;

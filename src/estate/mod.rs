@@ -3,12 +3,14 @@
 //! The root supervisor calls it when it builds a chain or changes a record; the control API reads files through
 //! [`files`]. It starts nothing and decides nothing.
 
+mod backups;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod records;
 mod renewal;
 
+use crate::backup::staging;
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;
 use crate::fault;
@@ -32,6 +34,7 @@ use berth_actors::root::STORE;
 use berth_actors::spec::Step;
 use records::Records;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
@@ -214,6 +217,7 @@ impl Estate for HostEstate {
             },
             run: true,
             erase: false,
+            paused: None,
         })
     }
 
@@ -234,6 +238,25 @@ impl Estate for HostEstate {
         fault::point("tenant-leased");
         self.off_thread(move |inner| inner.records.put(&record)).await?;
         fault::point("tenant-recorded");
+        Ok(())
+    }
+
+    /// The record says first that all of it is to be erased: so a daemon killed before the last word erases what there is.
+    async fn place_restored(&self, record: &TenantRecord, staging: &Path) -> Result<(), String> {
+        self.know(record).await?;
+        let unfinished = TenantRecord { run: false, erase: true, ..record.clone() };
+        let (record, staging) = (record.clone(), staging.to_owned());
+        let owner = Owner { cluster: record.name.clone(), uid: record.uid.clone() };
+        self.off_thread(move |inner| {
+            inner.records.put(&unfinished).map_err(|error| error.to_string())?;
+            fault::point("restore-recorded");
+            let place = inner.layout.cluster(&record.name);
+            staging::give_place(&staging, &place, owner, inner.accounts.owner).map_err(|e| e.to_string())?;
+            fault::point("restore-placed");
+            inner.records.put(&record).map_err(|error| error.to_string())
+        })
+        .await?;
+        fault::point("restore-done");
         Ok(())
     }
 
