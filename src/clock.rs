@@ -4,9 +4,16 @@
 
 use crate::fault;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// The present time, as far as this host knows it.
 #[allow(clippy::disallowed_methods, reason = "the one place")]
 pub fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc().saturating_add(fault::clock_turned_by())
+}
+
+/// The same to the second, for people: RFC 3339.
+pub fn stamp() -> String {
+    let now = now();
+    now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
 }

@@ -6,9 +6,11 @@
 //! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
 
 mod leftovers;
+mod new_file;
 mod ownership;
 
 pub(crate) use leftovers::sweep;
+pub use new_file::NewFile;
 pub(crate) use ownership::give_tree;
 
 use crate::fault;

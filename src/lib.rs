@@ -1,6 +1,7 @@
 //! Berth: the adapters around the supervision tree of `berth-actors`, and the programs made of them.
 
 pub mod assets;
+pub mod backup;
 pub mod ccm;
 pub mod cli;
 pub mod clock;

@@ -404,6 +404,9 @@ pub trait Estate: Send + Sync + 'static {
     async fn tenants(&self) -> Result<Recorded, String>;
     /// Writes a tenant's durable record (create, start, stop, delete). Calls take effect in their order.
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String>;
+    /// Makes the data in `staging`, verified, those of a tenant that is not there yet, and its record durable with them.
+    /// Killed midway, either the tenant is there or the next daemon removes what there is of it.
+    async fn place_restored(&self, record: &TenantRecord, staging: &Path) -> Result<(), String>;
     /// What adopting the tenant's data would change. Its postgres runs, its Kubernetes does not.
     async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError>;
     /// Makes the tenant's data its own, as agreed. Dropped or killed midway, it has happened or not: the guard's next check
@@ -468,4 +471,15 @@ pub struct TenantRecord {
     /// It is to be deleted, and must never run again: some of its files may be gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erase: bool,
+    /// Since when it is held down although it should run: RFC 3339. To be shown, never decided by. A Berth that does not know
+    /// pauses refuses such a record, and so starts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+}
+
+impl TenantRecord {
+    /// Whether its processes should live.
+    pub fn should_run(&self) -> bool {
+        self.run && self.paused.is_none() && !self.erase
+    }
 }

@@ -2,9 +2,11 @@
 
 use crate::data_adoption::{AdoptionPlan, Consent};
 use crate::handover::Wish;
+use crate::host::Distribution;
 use crate::status::{HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
 use actix::Message;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// A request to the root supervisor. Commands that start or stop things are answered when the tree has arrived there,
 /// or with a [`Refusal`]; the caller holds the deadline.
@@ -33,6 +35,27 @@ pub enum Command {
     },
     RestartTenant {
         name: String,
+    },
+    /// Holds a tenant down that should run, until it is resumed. `at`: the wall clock, RFC 3339.
+    PauseTenant {
+        name: String,
+        at: String,
+    },
+    ResumeTenant {
+        name: String,
+    },
+    /// From here to [`Command::EndBackup`] nothing may stop the tenant or change its data's owner.
+    BeginBackup {
+        name: String,
+    },
+    EndBackup {
+        name: String,
+    },
+    /// Makes unpacked data, of a cluster of that `distribution`, a new tenant and waits until it is ready.
+    RestoreTenant {
+        name: String,
+        staging: PathBuf,
+        distribution: Distribution,
     },
     /// Clears a give-up (`Degraded`) or a repaired refusal and tries again. Takes the chains of kcp as well: `slot-a`.
     RetryTenant {

@@ -107,6 +107,9 @@ pub struct ChainStatus {
     pub state: ChainState,
     /// Why it is degraded or refused, or what it waits for.
     pub reason: Option<String>,
+    /// Since when an operator has it paused: RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
     pub children: Vec<ChildStatus>,
 }
 

@@ -222,7 +222,7 @@ impl Handler<GetStatus> for Supervisor {
             let (state, reason) = if after.0 == ChainState::Ready { before } else { after };
             // One that does not answer is ending with its chain.
             let children = children.into_iter().flatten().collect();
-            ChainStatus { name: supervisor.name.clone(), state, reason, children }
+            ChainStatus { name: supervisor.name.clone(), state, reason, paused: None, children }
         }))
     }
 }

@@ -3,8 +3,7 @@
 
 use super::{units, words};
 use berth_actors::status::{
-    ChainState, ChainStatus, ChildState, ChildStatus, FrontStatus, HandoverOutcome, HandoverStatus,
-    TreeStatus,
+    ChainStatus, ChildState, ChildStatus, FrontStatus, HandoverOutcome, HandoverStatus, TreeStatus,
 };
 
 /// Lines for everything that differs; from `TreeStatus::default()` the first status is told in full.
@@ -35,11 +34,11 @@ pub(super) fn chain_changes(before: Option<&ChainStatus>, after: &ChainStatus, l
         let what = child_change(earlier, child);
         lines.extend(what.map(|what| format!("{}/{}: {what}", after.name, child.name)));
     }
-    let (state, reason) = before.map_or((ChainState::Down, &None), |chain| (chain.state, &chain.reason));
-    if (state, reason) == (after.state, &after.reason) {
+    let (state, reason) = before.map_or(("down", &None), |chain| (words::of(chain).1, &chain.reason));
+    let word = words::of(after).1;
+    if (state, reason) == (word, &after.reason) {
         return;
     }
-    let word = words::chain(after.state).1;
     let reason = after.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
     lines.push(format!("{}: {word}{reason}", after.name));
 }
@@ -128,6 +127,7 @@ mod tests {
     use super::*;
     use crate::cli::fixture::{chain, child, front, handover, healthy, ready};
     use berth_actors::identity::SlotName;
+    use berth_actors::status::ChainState;
 
     fn demo(state: ChainState, children: Vec<ChildStatus>) -> TreeStatus {
         TreeStatus { tenants: vec![chain("demo", state, children)], ..TreeStatus::default() }

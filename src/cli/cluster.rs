@@ -1,6 +1,7 @@
 //! `berth cluster ...`
 
 mod adopt;
+mod backup;
 
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
@@ -14,6 +15,7 @@ use crate::layout::Layout;
 use crate::names;
 use crate::tenant::stack;
 use adopt::Adopt;
+use backup::{OneFile, Verify};
 use berth_actors::status::{ChainStatus, ChildState};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -54,12 +56,22 @@ pub enum ClusterVerb {
     Start(Named),
     /// Stop a cluster; its data stay
     Stop(Named),
+    /// Stop a cluster for a while: `start` refuses it until `resume`
+    Pause(Named),
+    /// Bring a paused cluster back
+    Resume(Named),
     /// Stop a cluster and start it again
     Restart(Named),
     /// Clear a give-up or a repaired refusal and try again
     Retry(Named),
     /// Accept data that the identity guard refused: shows what differs and what would change, asks, raises the epoch
     Adopt(Adopt),
+    /// Write everything of a cluster into one file while it serves; the file holds all its keys
+    Backup(OneFile),
+    /// Make a new cluster from a backup and wait until it is ready
+    Restore(OneFile),
+    /// Read a backup to its last byte and say what it is
+    Verify(Verify),
     /// Show what the components of a cluster have written
     Logs {
         #[command(flatten)]
@@ -114,9 +126,14 @@ pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> 
         }
         ClusterVerb::Start(Named { name }) => act(client, &name, Action::Start, "ready").await?,
         ClusterVerb::Stop(Named { name }) => act(client, &name, Action::Stop, "stopped").await?,
+        ClusterVerb::Pause(Named { name }) => act(client, &name, Action::Pause, "paused").await?,
+        ClusterVerb::Resume(Named { name }) => act(client, &name, Action::Resume, "ready").await?,
         ClusterVerb::Restart(Named { name }) => act(client, &name, Action::Restart, "ready again").await?,
         ClusterVerb::Retry(Named { name }) => act(client, &name, Action::Retry, "ready again").await?,
         ClusterVerb::Adopt(args) => adopt::run(client, &args).await?,
+        ClusterVerb::Backup(args) => backup::back_up(client, args).await?,
+        ClusterVerb::Restore(args) => backup::restore(client, args).await?,
+        ClusterVerb::Verify(args) => backup::check(args).await?,
         ClusterVerb::Logs { cluster: Named { name }, which, how } => {
             return logs::run(client, layout, Logs { chain: name, which, how }).await;
         }
@@ -161,8 +178,9 @@ fn table(clusters: &[ChainStatus]) -> String {
     for cluster in clusters {
         let ready = cluster.children.iter().filter(|child| child.state == ChildState::Ready).count();
         let ready = format!("{ready}/{}", cluster.children.len());
-        let state = words::chain(cluster.state).1;
-        let reason = terminal::harmless(cluster.reason.as_deref().unwrap_or_default());
+        let state = words::of(cluster).1;
+        let since = cluster.paused.as_ref().map(|since| format!("since {since}"));
+        let reason = terminal::harmless(cluster.reason.as_deref().or(since.as_deref()).unwrap_or_default());
         let kubernetes = stack::distribution_of(cluster);
         let line = format!("{:width$}  {kubernetes:10}  {state:10}  {ready:5}  {reason}", cluster.name);
         text.push_str(line.trim_end());
@@ -183,6 +201,7 @@ mod tests {
             name: name.to_owned(),
             state,
             reason: reason.map(str::to_owned),
+            paused: None,
             children: Vec::new(),
         };
         let on_k3s = ChainStatus {
@@ -192,6 +211,10 @@ mod tests {
         let clusters = [
             cluster("demo", ChainState::Ready, None),
             on_k3s,
+            ChainStatus {
+                paused: Some("2026-01-02T03:04:05Z".to_owned()),
+                ..cluster("quiet", ChainState::Down, None)
+            },
             cluster("warehouse", ChainState::Degraded, Some("kine gave up")),
         ];
         assert_eq!(
@@ -199,6 +222,7 @@ mod tests {
             "NAME       KUBERNETES  STATE       READY  REASON\n\
              demo       kubernetes  ready       0/0\n\
              on-k3s     k3s         ready       1/1\n\
+             quiet      kubernetes  paused      0/0    since 2026-01-02T03:04:05Z\n\
              warehouse  kubernetes  degraded    0/0    kine gave up\n"
         );
     }

@@ -33,7 +33,7 @@ pub(crate) fn ready(name: &str, pid: u32, port: Option<u16>, since_ms: u64) -> C
 }
 
 pub(crate) fn chain(name: &str, state: ChainState, children: Vec<ChildStatus>) -> ChainStatus {
-    ChainStatus { name: name.to_owned(), state, reason: None, children }
+    ChainStatus { name: name.to_owned(), state, reason: None, paused: None, children }
 }
 
 pub(crate) fn front(slot: SlotName, port: u16) -> FrontStatus {

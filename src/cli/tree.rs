@@ -118,8 +118,11 @@ fn summary(status: &TreeStatus) -> String {
 }
 
 fn branch(chain: &ChainStatus, active: bool, columns: &Columns, style: Style) -> Branch {
-    let (tone, state) = words::chain(chain.state);
+    let (tone, state) = words::of(chain);
     let mut line = format!("{}{}", columns.head(&chain.name, style), style.paint(tone, state));
+    if let Some(since) = &chain.paused {
+        let _ = write!(line, " since {}", harmless(since));
+    }
     if active {
         line.push_str(", active");
     }

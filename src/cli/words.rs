@@ -1,7 +1,15 @@
 //! The word and the colour of each state, the same wherever a state is shown.
 
 use super::terminal::Tone;
-use berth_actors::status::{ChainState, ChildState};
+use berth_actors::status::{ChainState, ChainStatus, ChildState};
+
+/// A chain that an operator holds down is not merely down.
+pub(super) fn of(chain: &ChainStatus) -> (Tone, &'static str) {
+    match (chain.state, &chain.paused) {
+        (ChainState::Down, Some(_)) => (Tone::Busy, "paused"),
+        (state, _) => self::chain(state),
+    }
+}
 
 pub(super) fn chain(state: ChainState) -> (Tone, &'static str) {
     match state {

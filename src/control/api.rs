@@ -64,10 +64,12 @@ pub enum Action {
     Stop,
     Restart,
     Retry,
+    Pause,
+    Resume,
 }
 
 impl Action {
-    const ALL: [Self; 4] = [Self::Start, Self::Stop, Self::Restart, Self::Retry];
+    const ALL: [Self; 6] = [Self::Start, Self::Stop, Self::Restart, Self::Retry, Self::Pause, Self::Resume];
 
     /// The action of a path segment.
     pub fn parse(segment: &str) -> Option<Self> {
@@ -81,6 +83,8 @@ impl Action {
             Self::Stop => "stop",
             Self::Restart => "restart",
             Self::Retry => "retry",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
         }
     }
 }

@@ -9,9 +9,10 @@ use berth_actors::data_adoption::{AdoptionPlan, Consent};
 use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
 use berth_actors::status::{ChainStatus, HandoverHistory, HandoverPlan, HandoverStatus, TreeStatus};
-use futures::Stream;
-use http_body_util::{BodyExt, BodyStream, Full};
-use hyper::body::Incoming;
+use futures::{Stream, TryStreamExt};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
@@ -143,6 +144,27 @@ impl Client {
         self.whole(Method::POST, &path, body, deadline::CLUSTER).await.map(drop)
     }
 
+    /// A backup as frames (`backup::wire`), in chunks of any size. Dropping it ends the backup.
+    pub async fn back_up(
+        &self,
+        name: &str,
+    ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
+        self.stream(Method::POST, &format!("/v1/clusters/{name}/backup")).await
+    }
+
+    /// Sends a backup to be restored as `name`, and waits until that cluster is ready.
+    pub async fn restore(
+        &self,
+        name: &str,
+        backup: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<(), ClientError> {
+        let limit = deadline::RESTORE + deadline::CLIENT_SLACK;
+        let body = BodyExt::boxed_unsync(StreamBody::new(backup.map_ok(Frame::data)));
+        let path = format!("/v1/clusters/{name}/restore");
+        let exchange = async { self.read(self.send_body(Method::POST, &path, body).await?).await };
+        tokio::time::timeout(limit, exchange).await.map_err(|_| self.late(limit))?.map(drop)
+    }
+
     /// Tries a chain again that gave up, was refused or is done; kcp's own as well.
     pub async fn retry(&self, chain: &str) -> Result<(), ClientError> {
         self.done(Method::POST, &format!("/v1/chains/{chain}/retry"), deadline::CLUSTER).await
@@ -183,7 +205,7 @@ impl Client {
         query: LogQuery,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
         let LogQuery { lines, follow } = query;
-        self.stream(&format!("/v1/logs/{chain}/{component}?lines={lines}&follow={follow}")).await
+        self.stream(Method::GET, &format!("/v1/logs/{chain}/{component}?lines={lines}&follow={follow}")).await
     }
 
     /// Events as JSON lines (`StampedEvent`), in chunks of any size.
@@ -191,7 +213,7 @@ impl Client {
         &self,
         query: EventQuery,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
-        self.stream(&format!("/v1/events?follow={}", query.follow)).await
+        self.stream(Method::GET, &format!("/v1/events?follow={}", query.follow)).await
     }
 
     async fn done(&self, method: Method, path: &str, limit: Duration) -> Result<(), ClientError> {
@@ -234,10 +256,11 @@ impl Client {
 
     async fn stream(
         &self,
+        method: Method,
         path: &str,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
         let limit = deadline::READ + deadline::CLIENT_SLACK;
-        let opening = self.send(Method::GET, path, Vec::new());
+        let opening = self.send(method, path, Vec::new());
         let answer = tokio::time::timeout(limit, opening).await.map_err(|_| self.late(limit))??;
         let client = self.clone();
         Ok(futures::StreamExt::filter_map(BodyStream::new(answer.into_body()), move |frame| {
@@ -249,12 +272,22 @@ impl Client {
         }))
     }
 
-    /// Sends one request; an answer other than success is an error already.
     async fn send(
         &self,
         method: Method,
         path: &str,
         body: Vec<u8>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let body = Full::new(Bytes::from(body)).map_err(|never| match never {});
+        self.send_body(method, path, body.boxed_unsync()).await
+    }
+
+    /// Sends one request; an answer other than success is an error already.
+    async fn send_body(
+        &self,
+        method: Method,
+        path: &str,
+        body: UnsyncBoxBody<Bytes, io::Error>,
     ) -> Result<Response<Incoming>, ClientError> {
         let stream = self.connect().await?;
         let (mut sender, connection) =
@@ -265,7 +298,7 @@ impl Client {
             .method(method)
             .uri(path)
             .header("host", "berth")
-            .body(Full::new(Bytes::from(body)))
+            .body(body)
             .map_err(|e| self.foreign(e.to_string()))?;
         let answer = sender.send_request(request).await.map_err(|e| self.broken(&e))?;
         if answer.status().is_success() {

@@ -10,6 +10,9 @@ pub const READ: Duration = Duration::from_secs(10);
 /// a boot storm it waits for its turn.
 pub const CLUSTER: Duration = Duration::from_mins(10);
 
+/// Unpacking and verifying a backup of any size, and the start of a cluster.
+pub const RESTORE: Duration = Duration::from_hours(1);
+
 /// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
 pub const HANDOVER: Duration = Duration::from_mins(15);
 

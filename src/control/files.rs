@@ -1,10 +1,14 @@
 //! What the control API needs from a tenant's files. The daemon implements it over its layout; tests fake it.
 
 use super::api::NewKcp;
+use crate::backup::staging::Staged;
+use crate::backup::take;
+use crate::backup::upload::Pieces;
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
 use berth_actors::message::Refusal;
 use berth_actors::status::{Holding, TreeStatus, Upkeep};
+use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -47,6 +51,17 @@ pub trait ClusterFiles: Send + Sync + 'static {
 
     /// Removes a node from the snapshot; `NotFound` when it is not in it.
     async fn remove_node(&self, cluster: &str, node: &str) -> Result<(), Refusal>;
+
+    /// The frames of a backup. `hold` is dropped when it has ended, also where nobody reads it to its end.
+    async fn back_up(&self, cluster: &str, _hold: Box<dyn Send>) -> Result<take::Stream, Refusal> {
+        Err(Refusal::NotFound(format!("{cluster} cannot be backed up here")))
+    }
+
+    /// Unpacks and verifies a backup for a cluster that does not exist yet. All of `pieces` are read.
+    async fn stage_backup(&self, cluster: &str, mut pieces: Pieces) -> Result<Staged, Refusal> {
+        while pieces.next().await.is_some() {}
+        Err(Refusal::NotFound(format!("{cluster} cannot be restored here")))
+    }
 
     /// Where a component writes its output. The file need not exist yet.
     async fn log_path(&self, chain: &str, component: &str) -> Result<PathBuf, Refusal>;

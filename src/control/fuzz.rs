@@ -102,6 +102,11 @@ impl Handler<Command> for Tree {
             | Command::StopTenant { name }
             | Command::RestartTenant { name }
             | Command::RetryTenant { name }
+            | Command::PauseTenant { name, .. }
+            | Command::ResumeTenant { name }
+            | Command::BeginBackup { name }
+            | Command::EndBackup { name }
+            | Command::RestoreTenant { name, .. }
             | Command::PlanAdoption { name }
             | Command::AdoptData { name, .. } => {
                 assert_eq!(names::chain(&name), Ok(name));

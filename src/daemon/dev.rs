@@ -126,6 +126,8 @@ async fn come_up(daemon: &Daemon, live: &mut Live, tenant: &str) -> Result<(), D
     let work = async {
         daemon.up().await?;
         match daemon.ask(Command::CreateTenant { name: tenant.to_owned() }).await {
+            // Whoever paused it resumes it, and needs this daemon for that.
+            Err(DaemonError::Refused(Refusal::AlreadyExists(_))) if is_paused(&root, tenant).await => {}
             Err(DaemonError::Refused(Refusal::AlreadyExists(_))) => {
                 daemon.ask(Command::StartTenant { name: tenant.to_owned() }).await?;
             }
@@ -143,6 +145,11 @@ async fn shown<T>(live: &mut Live, root: &Addr<Root>, work: impl Future<Output =
         Ok(outcome) => outcome,
         Err(_gone) => work.await,
     }
+}
+
+async fn is_paused(root: &Addr<Root>, tenant: &str) -> bool {
+    let status = tree(root).await.unwrap_or_default();
+    status.tenants.iter().any(|chain| chain.name == tenant && chain.paused.is_some())
 }
 
 async fn tree(root: &Addr<Root>) -> Option<TreeStatus> {

@@ -1,6 +1,9 @@
 //! The control API's view of a cluster's files.
 
 use super::HostEstate;
+use crate::backup::staging::Staged;
+use crate::backup::take;
+use crate::backup::upload::Pieces;
 use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
 use crate::control::api::NewKcp;
@@ -104,6 +107,15 @@ impl ClusterFiles for HostEstate {
                 "{cluster} has no node {node}; berth node list {cluster} shows those it has"
             )))
         }
+    }
+
+    async fn back_up(&self, cluster: &str, hold: Box<dyn Send>) -> Result<take::Stream, Refusal> {
+        let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
+        Ok(take::begin(tenant, hold))
+    }
+
+    async fn stage_backup(&self, cluster: &str, pieces: Pieces) -> Result<Staged, Refusal> {
+        self.staged(cluster, pieces).await
     }
 
     async fn log_path(&self, chain: &str, component: &str) -> Result<PathBuf, Refusal> {

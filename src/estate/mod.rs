@@ -3,6 +3,7 @@
 //! The root supervisor calls it when it builds a chain or changes a record; the control API reads files through
 //! [`files`]. It starts nothing and decides nothing.
 
+mod backups;
 mod disk;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -11,9 +12,11 @@ mod owners;
 mod records;
 mod renewal;
 
+use crate::backup::staging;
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;
 use crate::fault;
+use crate::files::give_tree;
 use crate::guard::{GuardConfig, IdentityGuard, MACHINE_ID, Owner};
 use crate::kcp::{KcpConfig, slot_steps};
 use crate::layout::Layout;
@@ -38,6 +41,7 @@ use disk::Measured;
 use owners::Owned;
 use records::Records;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
@@ -255,6 +259,7 @@ impl Estate for HostEstate {
             },
             run: true,
             erase: false,
+            paused: None,
         })
     }
 
@@ -287,6 +292,30 @@ impl Estate for HostEstate {
         fault::point("tenant-leased");
         self.off_thread(move |inner| inner.records.put(&record)).await?;
         fault::point("tenant-recorded");
+        Ok(())
+    }
+
+    /// The record says first that all of it is to be erased: so a daemon killed before the last word erases what there is.
+    async fn place_restored(&self, record: &TenantRecord, staging: &Path) -> Result<(), String> {
+        self.know(record).await?;
+        let unfinished = TenantRecord { run: false, erase: true, ..record.clone() };
+        let (record, staging) = (record.clone(), staging.to_owned());
+        let tenant = self.tenant_of(&record.name)?;
+        let owner = Owner { cluster: record.name.clone(), uid: record.uid.clone() };
+        self.off_thread(move |inner| {
+            inner.records.put(&unfinished).map_err(|error| error.to_string())?;
+            fault::point("restore-recorded");
+            let place = inner.layout.cluster(&record.name);
+            let (user, common) = (tenant.seat().owner, inner.accounts.owner);
+            if let Some((own, common)) = user.zip(common).filter(|(own, common)| own != common) {
+                give_tree(&staging, |uid| uid == common.uid, own).map_err(|e| e.to_string())?;
+            }
+            staging::give_place(&staging, &place, owner, user).map_err(|e| e.to_string())?;
+            fault::point("restore-placed");
+            inner.records.put(&record).map_err(|error| error.to_string())
+        })
+        .await?;
+        fault::point("restore-done");
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use berth_actors::host::{Recorded, TenantRecord};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordError {
@@ -102,6 +104,12 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<TenantRecord, RecordErr
     // A name leads to paths, sockets and chains: one that could not be given to a cluster is not taken from a file either.
     names::cluster(&record.name)
         .map_err(|error| RecordError::Torn { path: path.to_owned(), reason: error.to_string() })?;
+    if let Some(since) = &record.paused {
+        OffsetDateTime::parse(since, &Rfc3339).map_err(|error| RecordError::Torn {
+            path: path.to_owned(),
+            reason: format!("paused: {error}"),
+        })?;
+    }
     if path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
         Ok(record)
     } else {
@@ -130,6 +138,7 @@ mod tests {
             distribution: Distribution::K3s,
             run: true,
             erase: false,
+            paused: None,
         }
     }
 
@@ -158,6 +167,18 @@ mod tests {
         assert!(!fs::read_to_string(dir.path().join("old.json")).unwrap().contains("distribution"));
         records.put(&record("new")).unwrap();
         assert!(fs::read_to_string(dir.path().join("new.json")).unwrap().contains("\"k3s\""));
+    }
+
+    #[test]
+    fn a_pause_is_kept_with_its_time_and_one_without_a_time_is_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::new(dir.path().to_owned());
+        let paused = TenantRecord { paused: Some("2026-01-02T03:04:05Z".into()), ..record("quiet") };
+        records.put(&paused).unwrap();
+        assert!(!paused.should_run());
+        assert_eq!(records.all().unwrap().tenants.first(), Some(&paused));
+        records.put(&TenantRecord { paused: Some("since then".into()), ..paused }).unwrap();
+        assert!(records.all().unwrap().unreadable["quiet"].contains("paused"));
     }
 
     #[test]

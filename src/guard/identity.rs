@@ -23,7 +23,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// How far a first boot, or an adoption, came. Order: row `claimed` (or `adopted`), file `created`, row `settled`, file `settled`.
+/// How far a first boot, an adoption or a restore came. Order: row `claimed` (or `adopted`), file `created`, row `settled`, file `settled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -31,6 +31,8 @@ pub enum Phase {
     Claimed,
     /// Only in the row: an operator has overridden a refusal, and the file is to follow.
     Adopted,
+    /// Only in the file: an operator restored a backup as another cluster, and the row is to follow.
+    Restored,
     /// Only in the file: the row was there when it was written.
     Created,
     /// Both were written. From here on a missing one is a loss, not a crash in between.
@@ -42,7 +44,7 @@ pub enum Phase {
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub owner: Owner,
-    /// Raised by every adoption; an older copy of one half shows itself by it.
+    /// Raised by every adoption and restore; an older copy of one half shows itself by it.
     pub epoch: u64,
     pub phase: Phase,
     /// `pg_control_system()`: one initdb, one number. A copy of the files keeps it, a dump does not.
@@ -53,7 +55,8 @@ pub struct Record {
     pub data_dir_inode: u64,
     /// `None` where the host has none; then nothing is concluded from it.
     pub machine_id: Option<String>,
-    /// Of an `adopted` row: the fingerprint of the file it overrides; `None` where there was no file.
+    /// Of an `adopted` row: the fingerprint of the file it overrides; `None` where there was no file. Of a `restored` file: that
+    /// of the row it overrides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
 }

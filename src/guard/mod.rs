@@ -14,10 +14,12 @@ pub(crate) mod fuzz;
 mod guard;
 mod identity;
 mod plan;
+mod restore;
 mod verdict;
 
 pub use evidence::{Evidence, Facts};
 pub use guard::{GuardConfig, IdentityGuard, MACHINE_ID};
 pub use identity::{Owner, Phase, Record};
 pub use plan::{NotAdoptable, plan};
+pub use restore::recorded;
 pub use verdict::{Refusal, Verdict, verdict};

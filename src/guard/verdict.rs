@@ -10,6 +10,7 @@
 //! yes   yes, another owner  any     refuse     IdentityMismatch
 //! yes   yes, same owner     any     facts compared: ClonedDatabase, CaMismatch, CopiedDataDir; else Settle or Pass
 //! as it was when the row was adopted  any   WriteFile: an adoption that was cut short is finished
+//! restored from a backup of that row  any   Settle: the row gets the owner that the restore named
 //! ```
 //! The daemon's own record of the tenant is a third witness: a file or row of anyone else never passes.
 
@@ -81,6 +82,9 @@ pub fn verdict(evidence: &Evidence) -> Verdict {
     if let Some(file) = unfinished_adoption(evidence) {
         return Verdict::WriteFile(file);
     }
+    if let Some(settled) = unfinished_restore(evidence) {
+        return Verdict::Settle(settled);
+    }
     match (file, row) {
         (None, None) if !has_keys => Verdict::Claim(claim(ours, FIRST_EPOCH, facts)),
         (None, None) => Verdict::Refuse(Refusal::UnclaimedDatastore { ours: ours.clone() }),
@@ -105,6 +109,15 @@ fn unfinished_adoption(evidence: &Evidence) -> Option<Record> {
     let is_as_agreed =
         file.as_ref().map(Record::fingerprint) == row.replaces && differs(row, facts).is_none();
     is_as_agreed.then(|| Record { phase: Phase::Created, replaces: None, ..row.clone() })
+}
+
+/// The row that is to follow a restored file: the database is the one of the backup, and nobody has claimed it since.
+fn unfinished_restore(evidence: &Evidence) -> Option<Record> {
+    let Evidence { expected: ours, file, row, facts, .. } = evidence;
+    let file = file.as_ref().filter(|file| file.phase == Phase::Restored && file.owner == *ours)?;
+    let is_the_backups = row.as_ref().map(Record::fingerprint) == file.replaces && row.is_some();
+    let settled = Record { phase: Phase::Settled, ..claim(ours, file.epoch, facts) };
+    (is_the_backups && differs(file, facts).is_none()).then_some(settled)
 }
 
 fn without_row(evidence: &Evidence, file: &Record) -> Verdict {

@@ -57,6 +57,39 @@ fn a_crash_between_row_and_file_of_settling_is_settled_again() {
     }
 }
 
+/// What a restore as `demo` writes beside the database of `other`.
+fn restored(row: &Record) -> Record {
+    Record { epoch: row.epoch + 1, replaces: Some(row.fingerprint()), ..record("demo", Phase::Restored) }
+}
+
+#[test]
+fn a_restored_backup_of_another_cluster_gets_its_new_owner_and_a_higher_epoch() {
+    let row = record("other", Phase::Settled);
+    let mut now = evidence(Some(restored(&row)), Some(row), true);
+    let Verdict::Settle(settled) = verdict(&now) else { panic!() };
+    assert_eq!((settled.owner.clone(), settled.epoch), (owner("demo"), FIRST_EPOCH + 1));
+    // The daemon dies between the row and the file.
+    now.row = Some(settled.clone());
+    assert_eq!(verdict(&now), Verdict::Settle(settled.clone()));
+    now.file = Some(settled);
+    assert_eq!(verdict(&now), Verdict::Pass);
+}
+
+#[test]
+fn a_restored_file_overrides_no_row_but_the_backups_and_nothing_once_it_was_copied() {
+    let row = record("other", Phase::Settled);
+    let file = restored(&row);
+    let later = Record { epoch: 9, ..row.clone() };
+    assert!(refusal(&evidence(Some(file.clone()), Some(later), true)).starts_with("IdentityMismatch"));
+    assert!(refusal(&evidence(Some(file.clone()), None, true)).starts_with("IdentityRowMissing"));
+    let mut copied = evidence(Some(file.clone()), Some(row.clone()), true);
+    copied.facts.data_dir_inode += 1;
+    assert!(refusal(&copied).starts_with("IdentityMismatch"));
+    let mut anothers = evidence(Some(file), Some(row), true);
+    anothers.expected = owner("third");
+    assert!(matches!(verdict(&anothers), Verdict::Refuse(_)));
+}
+
 #[test]
 fn keys_that_nobody_claims_are_refused() {
     assert!(refusal(&evidence(None, None, true)).starts_with("UnclaimedDatastore"));

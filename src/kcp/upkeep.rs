@@ -108,8 +108,13 @@ mod tests {
     #[test]
     fn an_api_server_that_has_run_for_eleven_months_is_to_be_restarted() {
         let child = |name: &str| fixture::ready(name, 1, None, 0);
-        let chain =
-            ChainStatus { name: "demo".into(), state: ChainState::Ready, reason: None, children: Vec::new() };
+        let chain = ChainStatus {
+            name: "demo".into(),
+            state: ChainState::Ready,
+            reason: None,
+            paused: None,
+            children: Vec::new(),
+        };
         assert_eq!(loopback(&chain, &child("kube-apiserver"), 300 * DAY), None);
         assert_eq!(loopback(&chain, &child("kine"), 360 * DAY), None);
         let old = loopback(&chain, &child("kube-apiserver"), 340 * DAY).unwrap();

@@ -1,6 +1,6 @@
 //! Short programs that prepare something and end: initdb, a version query.
 //!
-//! Blueprints call [`run`] while they prepare a component. A tool has a deadline, no log file and no ledger record; it dies
+//! Blueprints call [`run`] while they prepare a component; a backup has the database's copy [`run_into`] a pipe. A tool has a deadline, no log file and no ledger record; it dies
 //! with the daemon.
 
 use super::birth::{Birth, BirthError, Stage};
@@ -68,22 +68,39 @@ pub enum ToolError {
 
 /// Runs `tool` to its end. It is killed with all its children after `deadline`, or when the future is dropped.
 pub async fn run(tool: Tool, deadline: Duration) -> Result<ToolOutput, ToolError> {
+    begin(tool, deadline, None).await
+}
+
+/// The same for output of any size: standard output goes to `stdout`, of which no other copy may be open once this
+/// resolves, or whoever reads it waits for its end in vain.
+pub async fn run_into(tool: Tool, deadline: Duration, stdout: OwnedFd) -> Result<(), ToolError> {
+    begin(tool, deadline, Some(stdout.into())).await.map(drop)
+}
+
+async fn begin(tool: Tool, deadline: Duration, into: Option<File>) -> Result<ToolOutput, ToolError> {
     // Closed by whatever drops this future, which the thread that waits for the tool then sees.
     let (caller_left, _caller) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| ToolError::Start {
         program: tool.program.clone(),
         dir: tool.dir.clone(),
         reason: error.to_string(),
     })?;
-    off_thread(move || run_blocking(&tool, deadline, &caller_left)).await
+    off_thread(move || run_blocking(&tool, deadline, &caller_left, into)).await
 }
 
 /// One thread from birth to burial: the tool is told to die with the thread that spawned it.
-fn run_blocking(tool: &Tool, deadline: Duration, caller_left: &OwnedFd) -> Result<ToolOutput, ToolError> {
+fn run_blocking(
+    tool: &Tool,
+    deadline: Duration,
+    caller_left: &OwnedFd,
+    into: Option<File>,
+) -> Result<ToolOutput, ToolError> {
     let (program, dir) = (|| tool.program.clone(), || tool.dir.clone());
     let failed =
         |error: BirthError| ToolError::Start { program: program(), dir: dir(), reason: error.to_string() };
     let (stdout, stderr) = (memory("stdout").map_err(failed)?, memory("stderr").map_err(failed)?);
-    let status = live(tool, deadline, caller_left, &stdout, &stderr).map_err(failed)?;
+    let status =
+        live(tool, deadline, caller_left, into.as_ref().unwrap_or(&stdout), &stderr).map_err(failed)?;
+    drop(into);
     let (stdout, stderr) = (read(&stdout), read(&stderr));
     let words = || last_lines(if stderr.trim().is_empty() { &stdout } else { &stderr });
     match status {

@@ -12,7 +12,7 @@ pub use access::Access;
 pub(crate) use initdb::outside;
 
 use super::dsn::Database;
-use super::seat::Seat;
+use super::seat::{PATH, Seat};
 use super::{config_file, defaults};
 use crate::components::Program;
 use crate::files;
@@ -107,6 +107,12 @@ fn past(lock: Lock) -> BTreeMap<String, String> {
     }
 }
 
+/// What its short-lived programs are run with.
+pub(crate) fn tool_environment() -> BTreeMap<String, String> {
+    let env = [("PATH", PATH), ("TZ", "UTC")];
+    env.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
 /// Sized for one tenant: 22 MiB idle.
 fn arguments(seat: &Seat, data: &Path) -> Vec<String> {
     let settings = [
@@ -119,8 +125,10 @@ fn arguments(seat: &Seat, data: &Path) -> Vec<String> {
         ("shared_buffers", "32MB".to_owned()),
         ("io_method", "sync".to_owned()),
         ("max_connections", "60".to_owned()),
-        ("wal_level", "minimal".to_owned()),
-        ("max_wal_senders", "0".to_owned()),
+        // What a copy of a running database needs (`berth cluster backup`): its log, and a sender.
+        // `minimal` would save log only where a table is made and filled at once, which no component does.
+        ("wal_level", "replica".to_owned()),
+        ("max_wal_senders", "2".to_owned()),
         ("max_logical_replication_workers", "0".to_owned()),
         ("recovery_init_sync_method", "syncfs".to_owned()),
     ];

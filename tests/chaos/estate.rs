@@ -21,6 +21,7 @@ use berth_actors::spec::Step;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,6 +150,10 @@ impl Estate for StandIns {
 
     async fn put_tenant(&self, record: &TenantRecord) -> Result<(), String> {
         self.real.put_tenant(record).await
+    }
+
+    async fn place_restored(&self, record: &TenantRecord, staging: &Path) -> Result<(), String> {
+        self.real.place_restored(record, staging).await
     }
 
     async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use futures::stream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
@@ -60,6 +61,7 @@ fn record(name: &str) -> TenantRecord {
         uid: format!("uid-{name}"),
         distribution: Distribution::default(),
         run: true,
+        paused: None,
         erase: false,
     }
 }
@@ -290,6 +292,11 @@ impl Estate for FakeWorld {
         self.state().tenants.insert(record.name.clone(), record.clone());
         self.answer(format!("put {}", record.name)).await;
         Ok(())
+    }
+
+    async fn place_restored(&self, record: &TenantRecord, staging: &Path) -> Result<(), String> {
+        self.diary.write(format!("place {} from {}", record.name, staging.display()));
+        self.put_tenant(record).await
     }
 
     async fn plan_adoption(&self, name: &str) -> Result<AdoptionPlan, AdoptionError> {

@@ -293,6 +293,11 @@ impl Handler<Command> for GroupActor {
             | Command::StartTenant { .. }
             | Command::StopTenant { .. }
             | Command::RestartTenant { .. }
+            | Command::PauseTenant { .. }
+            | Command::ResumeTenant { .. }
+            | Command::BeginBackup { .. }
+            | Command::EndBackup { .. }
+            | Command::RestoreTenant { .. }
             | Command::RetryTenant { .. }
             | Command::Handover { .. }
             | Command::PlanHandover { .. }

@@ -41,16 +41,18 @@ impl Root {
     }
 
     /// Answered when the cluster is ready. A stop that came meanwhile is not undone: the data are adopted all the same.
-    pub(super) fn adopt_data(&self, name: String, consent: Consent) -> Answer {
+    pub(super) fn adopt_data(&mut self, name: String, consent: Consent) -> Answer {
         if let Err(refusal) = self.may_adopt(&name) {
             return refuse(refusal);
         }
         let (estate, adopted) = (Arc::clone(&self.world.estate), name.clone());
+        self.adopting.insert(name.clone());
         let adopt = async move { estate.adopt_data(&adopted, &consent).await };
         Box::pin(
             adopt
                 .into_actor(self)
                 .map(move |adopted, root, _| {
+                    root.adopting.remove(&name);
                     adopted?;
                     root.event(&name, "its data were adopted");
                     let tenant = root.tenants.get_mut(&name);

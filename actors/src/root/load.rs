@@ -115,7 +115,7 @@ impl Root {
             let wanted = if is_standby {
                 kept == Some(standby)
             } else {
-                self.records.get(chain).is_none_or(|record| record.run)
+                self.records.get(chain).is_none_or(TenantRecord::should_run)
             };
             self.queue.retain(|queued| !(wanted && queued == chain));
             // Nobody is connected to the other slot any more: its clients went through the daemon that is gone.

@@ -2,9 +2,10 @@
 //!
 //! It reacts: [`Root::settle`] is asked after every piece of news what may start or stop now, so that a death, an operator's
 //! command and a finished start all go the same way. `load` builds the chains, `tenants` changes them at an operator's wish,
-//! `data_adoption` overrides a refusal of the identity guard,
+//! `pauses` holds them down, `backups` and `data_adoption` keep others away from their data meanwhile,
 //! `down` stops them, `handover` runs the blue/green plan and `plan` thinks it through, `leadership` waits on the lease.
 
+mod backups;
 mod canary;
 mod data_adoption;
 mod down;
@@ -12,7 +13,9 @@ mod handover;
 mod leadership;
 mod load;
 mod owned;
+mod pauses;
 mod plan;
+mod restores;
 mod status;
 mod store;
 mod tenants;
@@ -102,6 +105,10 @@ pub struct Root {
     unreadable: BTreeMap<String, String>,
     /// Tenants that are on their way out: no other command may touch them.
     deleting: BTreeSet<String>,
+    /// Tenants whose database is being copied: nothing may stop it.
+    backing_up: BTreeSet<String>,
+    /// Tenants whose data are being adopted.
+    adopting: BTreeSet<String>,
     /// Desired state is written one record after the other: the last command's is the one that stays.
     pen: Arc<Mutex<()>>,
     queue: VecDeque<String>,
@@ -132,6 +139,8 @@ impl Root {
             records: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             deleting: BTreeSet::new(),
+            backing_up: BTreeSet::new(),
+            adopting: BTreeSet::new(),
             pen: Arc::default(),
             queue: VecDeque::new(),
             waiters: Waiters::default(),
@@ -341,6 +350,13 @@ impl Handler<Command> for Root {
             Command::DeleteTenant { name } => self.delete(&name),
             Command::StartTenant { name } => self.set_run(&name, true),
             Command::StopTenant { name } => self.set_run(&name, false),
+            Command::PauseTenant { name, at } => self.pause(&name, at),
+            Command::ResumeTenant { name } => self.resume(&name),
+            Command::BeginBackup { name } => self.begin_backup(&name),
+            Command::EndBackup { name } => self.end_backup(&name),
+            Command::RestoreTenant { name, staging, distribution } => {
+                self.restore(name, staging, distribution)
+            }
             Command::RestartTenant { name } => self.restart(&name, ctx),
             Command::RetryTenant { name } => self.retry(&name),
             Command::PlanAdoption { name } => self.plan_adoption(name),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// A tenant whose record cannot be read has no chain that could tell.
 fn refused((name, reason): (String, String)) -> ChainStatus {
-    ChainStatus { name, state: ChainState::Refused, reason: Some(reason), children: Vec::new() }
+    ChainStatus { name, state: ChainState::Refused, reason: Some(reason), paused: None, children: Vec::new() }
 }
 
 impl Root {
@@ -22,6 +22,7 @@ impl Root {
         let slots: Vec<_> = self.slots.values().map(chain).collect();
         let tenants: Vec<_> = self.tenants.values().map(chain).collect();
         let unreadable = self.unreadable.clone();
+        let mut pauses = self.pauses();
         let front = self.front.as_ref().map(|front| front.send(GetFront));
         let active_slot = self.world.kcp.is_some().then_some(self.active);
         let strays = strays::lines(&*self.world.outside.processes);
@@ -37,8 +38,11 @@ impl Root {
                 None => None,
             };
             let slots = join_all(slots).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
-            let tenants: Vec<_> =
+            let mut tenants: Vec<ChainStatus> =
                 join_all(tenants).await.into_iter().collect::<Result<_, _>>().map_err(gone)?;
+            for tenant in &mut tenants {
+                tenant.paused = pauses.remove(&tenant.name);
+            }
             let tenants = tenants.into_iter().chain(unreadable.into_iter().map(refused)).collect();
             let front = match front {
                 Some(front) => front.await.map_err(gone)?,

@@ -14,7 +14,7 @@ pub(super) fn refuse(refusal: Refusal) -> Answer {
     Box::pin(fut::err(refusal))
 }
 
-fn unknown(name: &str) -> Refusal {
+pub(super) fn unknown(name: &str) -> Refusal {
     Refusal::NotFound(format!("there is no cluster {name}; berth cluster list shows those there are"))
 }
 
@@ -47,7 +47,7 @@ impl Root {
         let steps = self.world.estate.tenant(&record.name).map_err(Refusal::Failed)?;
         let owned = self.launch(&record.name, steps, ctx)?;
         self.tenants.insert(record.name.clone(), owned);
-        if record.run {
+        if record.should_run() {
             self.queue.push_back(record.name.clone());
         }
         self.records.insert(record.name.clone(), record);
@@ -78,10 +78,14 @@ impl Root {
         Ok(())
     }
 
-    /// Whether it is neither just being created nor just being deleted.
+    /// Whether it is neither just being created, backed up nor deleted.
     fn is_whole(&self, name: &str) -> Result<(), Refusal> {
         if self.deleting.contains(name) {
             Err(Refusal::Conflict(format!("{name} is being deleted")))
+        } else if self.backing_up.contains(name) {
+            Err(Refusal::Conflict(format!(
+                "{name} is being backed up: wait for its end, or end that command"
+            )))
         } else if self.tenants.contains_key(name) {
             Ok(())
         } else if self.records.contains_key(name) {
@@ -112,26 +116,41 @@ impl Root {
     }
 
     pub(super) fn create(&mut self, name: String) -> Answer {
-        if self.records.contains_key(&name) || self.unreadable.contains_key(&name) {
-            return refuse(Refusal::AlreadyExists(format!("there is a cluster {name} already")));
-        }
-        let record = match self.world.estate.new_tenant(&name) {
+        let record = match self.new_record(&name) {
             Ok(record) => record,
-            Err(reason) => return refuse(Refusal::BadRequest(reason)),
+            Err(refusal) => return refuse(refusal),
         };
         // Taken from now on, so that nobody else creates it while its record is written.
-        self.records.insert(name.clone(), record.clone());
+        self.records.insert(name, record.clone());
         let write = self.put(record.clone()).into_actor(self);
-        Box::pin(write.then(move |written, root, ctx| -> Answer {
-            match written.and_then(|()| root.adopt_record(record, ctx)) {
-                Ok(()) => {
-                    root.event(&name, "created");
-                    let wait = root.arrive(&name, true, ctx);
-                    Box::pin(arrival(wait).into_actor(root))
-                }
-                Err(refusal) => root.uncreate(name, refusal),
+        Box::pin(write.then(|written, root, ctx| root.created(written, record, "created", ctx)))
+    }
+
+    /// The record of a tenant that does not exist yet.
+    pub(super) fn new_record(&self, name: &str) -> Result<TenantRecord, Refusal> {
+        if self.records.contains_key(name) || self.unreadable.contains_key(name) {
+            return Err(Refusal::AlreadyExists(format!("there is a cluster {name} already")));
+        }
+        self.world.estate.new_tenant(name).map_err(Refusal::BadRequest)
+    }
+
+    /// Its record is durable, or never will be. Answered when it is ready.
+    pub(super) fn created(
+        &mut self,
+        written: Result<(), Refusal>,
+        record: TenantRecord,
+        how: &str,
+        ctx: &mut Context<Self>,
+    ) -> Answer {
+        let name = record.name.clone();
+        match written.and_then(|()| self.adopt_record(record, ctx)) {
+            Ok(()) => {
+                self.event(&name, how);
+                let wait = self.arrive(&name, true, ctx);
+                Box::pin(arrival(wait).into_actor(self))
             }
-        }))
+            Err(refusal) => self.uncreate(name, refusal),
+        }
     }
 
     /// A tenant that could not be created leaves nothing behind.
@@ -145,22 +164,25 @@ impl Root {
         }))
     }
 
+    /// A stop is the end of a pause as well; a start is not: whoever paused it meant it.
     pub(super) fn set_run(&mut self, name: &str, run: bool) -> Answer {
-        match self.may_change(name) {
-            Ok(()) => self.write_run(name, run, false),
-            Err(refusal) => refuse(refusal),
+        let allowed =
+            self.may_change(name).and_then(|()| if run { self.is_not_paused(name) } else { Ok(()) });
+        match (allowed, self.records.get(name)) {
+            (Err(refusal), _) => refuse(refusal),
+            (Ok(()), None) => refuse(unknown(name)),
+            (Ok(()), Some(record)) => self.write_wish(TenantRecord { run, paused: None, ..record.clone() }),
         }
     }
 
     /// The wish is durable before the tree follows it.
-    fn write_run(&mut self, name: &str, run: bool, erase: bool) -> Answer {
-        let Some(record) = self.records.get(name) else { return refuse(unknown(name)) };
-        let (record, name) = (TenantRecord { run, erase, ..record.clone() }, name.to_owned());
+    pub(super) fn write_wish(&mut self, record: TenantRecord) -> Answer {
         let write = self.put(record.clone()).into_actor(self);
         Box::pin(
             write
                 .map(move |written, root, ctx| {
                     written.map(|()| {
+                        let (name, run) = (record.name.clone(), record.should_run());
                         root.records.insert(name.clone(), record);
                         root.arrive(&name, run, ctx)
                     })
@@ -198,7 +220,7 @@ impl Root {
 
     /// Down and up again; desired state stays as it is, so a daemon killed in between still starts it.
     pub(super) fn restart(&mut self, name: &str, ctx: &mut Context<Self>) -> Answer {
-        if let Err(refusal) = self.may_change(name) {
+        if let Err(refusal) = self.may_change(name).and_then(|()| self.is_not_paused(name)) {
             return refuse(refusal);
         }
         if !self.should_run(name) {
@@ -223,7 +245,7 @@ impl Root {
     }
 
     fn should_run(&self, name: &str) -> bool {
-        self.records.get(name).is_some_and(|record| record.run)
+        self.records.get(name).is_some_and(TenantRecord::should_run)
     }
 
     /// A chain of kcp may be retried as well: nothing else would clear its give-up but the end of the daemon.
@@ -253,10 +275,11 @@ impl Root {
             return refuse(refusal);
         }
         let name = name.to_owned();
+        let Some(record) = self.records.get(&name).cloned() else { return refuse(unknown(&name)) };
         self.deleting.insert(name.clone());
         let erased = name.clone();
         Box::pin(
-            self.write_run(&name, false, true)
+            self.write_wish(TenantRecord { run: false, erase: true, paused: None, ..record })
                 .then(move |down, root, _| {
                     let erase = root.erase(&erased);
                     async move {

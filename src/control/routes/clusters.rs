@@ -3,7 +3,7 @@
 use super::{Shared, unexpected};
 use crate::control::answer::{NoBody, Problem, Segments, Strict};
 use crate::control::api::{Action, NewCluster};
-use crate::names;
+use crate::{clock, names};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -48,8 +48,12 @@ pub(super) async fn act(
         Some(Action::Stop) => Command::StopTenant { name },
         Some(Action::Restart) => Command::RestartTenant { name },
         Some(Action::Retry) => Command::RetryTenant { name },
+        Some(Action::Pause) => Command::PauseTenant { name, at: clock::stamp() },
+        Some(Action::Resume) => Command::ResumeTenant { name },
         None => {
-            let reason = format!("a cluster has no action {action:?}: use start, stop, restart or retry");
+            let reason = format!(
+                "a cluster has no action {action:?}: use start, stop, restart, retry, pause or resume"
+            );
             return Err(Refusal::NotFound(reason).into());
         }
     };

@@ -1,5 +1,6 @@
 //! The routes, each group under its own deadline. Streams have none: they end with their reader or the server.
 
+mod backups;
 mod clusters;
 mod daemon;
 mod kcp;
@@ -97,7 +98,8 @@ pub(super) fn router(backend: Backend) -> Router {
         .route("/v1/services/{service}/{action}", post(services::act));
     let streams = Router::new()
         .route("/v1/logs/{chain}/{component}", get(streams::logs))
-        .route("/v1/events", get(streams::events));
+        .route("/v1/events", get(streams::events))
+        .route("/v1/clusters/{cluster}/backup", post(backups::take));
     Router::new()
         .merge(within(deadline::READ, reads))
         .merge(within(deadline::CLUSTER, changes))
@@ -107,6 +109,10 @@ pub(super) fn router(backend: Backend) -> Router {
                 .route("/v1/kcp/handover", post(kcp::handover))
                 .route("/v1/kcp/upgrade", post(kcp::upgrade))
                 .route("/v1/kcp/rotate-certs", post(kcp::rotate)),
+        ))
+        .merge(within(
+            deadline::RESTORE,
+            Router::new().route("/v1/clusters/{cluster}/restore", post(backups::restore)),
         ))
         .merge(within(deadline::PLAN, Router::new().route("/v1/kcp/handover/plan", post(kcp::plan))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))

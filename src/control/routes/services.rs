@@ -20,7 +20,7 @@ pub(super) async fn act(
         Some(Action::Start) => ServiceOrder::Start,
         Some(Action::Stop) => ServiceOrder::Stop,
         Some(Action::Retry) => ServiceOrder::Retry,
-        Some(Action::Restart) | None => {
+        Some(Action::Restart | Action::Pause | Action::Resume) | None => {
             let reason = format!("a service has no action {action:?}: use start, stop or retry");
             return Err(Refusal::NotFound(reason).into());
         }

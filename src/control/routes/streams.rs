@@ -84,7 +84,7 @@ fn line(event: &StampedEvent) -> Bytes {
     line.into()
 }
 
-fn stream_body<E>(
+pub(super) fn stream_body<E>(
     content_type: &'static str,
     ending: CancellationToken,
     chunks: impl Stream<Item = Result<Bytes, E>> + Send + 'static,

@@ -7,7 +7,13 @@ use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, HandoverStatus};
 
 fn demo() -> ChainStatus {
-    ChainStatus { name: "demo".to_owned(), state: ChainState::Ready, reason: None, children: Vec::new() }
+    ChainStatus {
+        name: "demo".to_owned(),
+        state: ChainState::Ready,
+        reason: None,
+        paused: None,
+        children: Vec::new(),
+    }
 }
 
 #[actix::test]
@@ -21,6 +27,7 @@ async fn each_request_reaches_the_tree_as_its_command() {
     client.act("demo", Action::Stop).await.unwrap();
     client.act("demo", Action::Restart).await.unwrap();
     client.act("demo", Action::Retry).await.unwrap();
+    client.act("demo", Action::Resume).await.unwrap();
     client.retry("slot-a").await.unwrap();
     let consent = Consent { plan: "d".to_owned(), take_over: Some("u".to_owned()) };
     client.adopt("demo", &consent).await.unwrap();
@@ -34,12 +41,43 @@ async fn each_request_reaches_the_tree_as_its_command() {
             Command::StopTenant { name: name() },
             Command::RestartTenant { name: name() },
             Command::RetryTenant { name: name() },
+            Command::ResumeTenant { name: name() },
             Command::RetryTenant { name: "slot-a".to_owned() },
             Command::AdoptData { name: name(), consent },
             Command::DeleteTenant { name: name() },
             Command::Down,
         ]
     );
+}
+
+#[actix::test]
+async fn a_pause_carries_the_wall_clock() {
+    let harness = Harness::obedient();
+    harness.client.act("demo", Action::Pause).await.unwrap();
+    let asked = harness.asked();
+    let [Command::PauseTenant { name, at }] = asked.as_slice() else { panic!("{asked:?}") };
+    assert!(name == "demo" && at.ends_with('Z'), "{at}");
+}
+
+/// These files have no backup to give.
+#[actix::test]
+async fn a_backup_that_does_not_come_about_gives_the_cluster_free_again() {
+    let harness = Harness::obedient();
+    let answer = harness.client.back_up("demo").await.map(drop);
+    assert!(matches!(refusal(answer), Refusal::NotFound(_)));
+    while harness.asked.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let name = || "demo".to_owned();
+    assert_eq!(harness.asked(), [Command::BeginBackup { name: name() }, Command::EndBackup { name: name() }]);
+}
+
+#[actix::test]
+async fn a_backup_that_cannot_be_staged_reaches_no_tree_and_is_read_to_its_end() {
+    let harness = Harness::obedient();
+    let pieces = futures::stream::iter((0..64).map(|_| Ok(axum::body::Bytes::from(vec![0; 64 << 10]))));
+    assert!(matches!(refusal(harness.client.restore("copy", pieces).await), Refusal::NotFound(_)));
+    assert_eq!(harness.asked(), []);
 }
 
 #[actix::test]

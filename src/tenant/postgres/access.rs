@@ -33,12 +33,15 @@ impl Access {
     }
 
     /// Whoever is not mapped, and every TCP connection, is rejected for want of a line. Quoted: a bare name may be a keyword.
+    /// Replication is what a backup reads; `all` does not mean it.
     pub(super) fn hba(&self, databases: &[Database]) -> String {
         let mut text = HEAD.to_owned();
         match self {
-            Self::Named(_) => text.push_str("local all all peer map=berth\n"),
+            Self::Named(_) => {
+                text.push_str("local all all peer map=berth\nlocal replication all peer map=berth\n");
+            }
             Self::Own { .. } => {
-                let _infallible = writeln!(text, "local all \"{SUPERUSER}\" peer map=berth");
+                let _infallible = writeln!(text, "local all,replication \"{SUPERUSER}\" peer map=berth");
                 for Database { name, role } in databases {
                     // kine looks into the maintenance database whether its own is there.
                     let _infallible = writeln!(text, "local \"{name}\",\"{MAINTENANCE}\" \"{role}\" trust");
@@ -96,7 +99,10 @@ mod tests {
 
     #[test]
     fn nothing_but_peer_authentication_on_the_socket_is_allowed() {
-        assert_eq!(lines(&named().hba(&[Database::named("kine")])), ["local all all peer map=berth"]);
+        assert_eq!(
+            lines(&named().hba(&[Database::named("kine")])),
+            ["local all all peer map=berth", "local replication all peer map=berth"]
+        );
     }
 
     #[test]
@@ -105,7 +111,7 @@ mod tests {
         assert_eq!(
             lines(&text),
             [
-                r#"local all "postgres" peer map=berth"#,
+                r#"local all,replication "postgres" peer map=berth"#,
                 r#"local "kine","postgres" "kine" trust"#,
                 r#"local "bao","postgres" "bao" trust"#
             ]

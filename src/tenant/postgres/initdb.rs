@@ -1,13 +1,12 @@
 //! Creates the database cluster, whole or not at all: beside its place first, then renamed.
 
-use super::super::seat::{PATH, Seat};
+use super::super::seat::Seat;
 use super::super::{defaults, postgres::SUPERUSER};
 use crate::fault;
 use crate::files::{self, FileError};
 use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
 use berth_actors::spec::User;
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -32,11 +31,10 @@ pub(super) async fn create(
         files::private_dir(&path, user)
     })
     .await?;
-    let env = [("PATH", PATH), ("TZ", "UTC")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let initdb = Tool {
         program: bin.join("initdb"),
         args: arguments(&aside),
-        env: BTreeMap::from(env),
+        env: super::tool_environment(),
         dir: aside.clone(),
         user,
     };

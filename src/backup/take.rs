@@ -1,0 +1,230 @@
+//! Takes a backup of a cluster that serves: its files, then its database as of one moment, as a stream of frames.
+//!
+//! The copy is physical (`pg_basebackup`): kine's and OpenBao's databases are in one database cluster, and only its log has one
+//! order for both. A temporary slot keeps that log until it was copied; it goes with its session, whoever dies. Nothing is
+//! written on this host.
+
+use super::archive::Archive;
+use super::contents;
+use super::manifest::{FORMAT, Header, Manifest};
+use super::wire::Frame;
+use crate::guard::{self, Record};
+use crate::off_thread::off_thread;
+use crate::process::tool::{self, Tool, ToolError};
+use crate::tenant::Tenant;
+use crate::tenant::postgres::{self, SUPERUSER, databases};
+use crate::tenant::stack::KINE_DATABASE;
+use crate::{clock, fault, files};
+use berth_actors::message::Refusal;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_postgres::Client;
+
+/// From the first byte to the last. Whoever takes the bytes sets the pace, and the database keeps its log for that long.
+pub const DEADLINE: Duration = Duration::from_hours(1);
+/// One answer of the database.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Frames ahead of their reader, of up to [`CHUNK`] each.
+const AHEAD: usize = 4;
+const CHUNK: usize = 256 << 10;
+/// The database's directory, in the backup and in the cluster.
+const DATABASE: &str = "pg";
+
+/// Encoded frames, in order.
+pub type Stream = mpsc::Receiver<Vec<u8>>;
+
+type Written = Archive<Frames>;
+
+/// Begins a backup. It goes on for as long as the stream is read, and ends at once when that is dropped.
+/// `hold` is dropped with its end.
+pub fn begin(tenant: Tenant, hold: impl Send + 'static) -> Stream {
+    let (frames, stream) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        let too_late = || Err(format!("not done after {} s", DEADLINE.as_secs()));
+        let taken = tokio::select! {
+            taken = tokio::time::timeout(DEADLINE, take(&tenant, frames.clone())) => taken.unwrap_or_else(|_| too_late()),
+            () = frames.closed() => return,
+        };
+        drop(hold);
+        let last = match taken {
+            Ok(()) => Frame::Done,
+            Err(reason) => {
+                Frame::Failed(Refusal::Failed(format!("{} was not backed up: {reason}", tenant.name())))
+            }
+        };
+        // A reader that is gone needs no last word.
+        let _ = frames.send(last.encode()).await;
+    });
+    stream
+}
+
+async fn take(tenant: &Tenant, frames: mpsc::Sender<Vec<u8>>) -> Result<(), String> {
+    let seat = tenant.seat();
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let client = answered(databases::connect(&seat.sockets, SUPERUSER, KINE_DATABASE)).await?;
+    let before = identity(tenant, &client).await?;
+    let server: String = answered(client.query_one("SHOW server_version", &[])).await?.get(0);
+    // Reserved at once, and gone with this session.
+    let slot = "SELECT pg_create_physical_replication_slot('berth_backup', true, true)";
+    answered(client.query_one(slot, &[])).await?;
+
+    let (data, read) = (seat.data.clone(), Arc::new(AtomicU64::new(0)));
+    let bytes = off_thread(move || contents::size_of(&data)).await.map_err(|e| text(&e))?;
+    let header = Header {
+        format: FORMAT,
+        berth: env!("CARGO_PKG_VERSION").to_owned(),
+        cluster: tenant.name().to_owned(),
+        made: clock::stamp(),
+        bytes,
+    };
+    let manifest = manifest(tenant, &header, before.clone(), server);
+    let (copied, copy) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| text(&e))?;
+    let sink = Frames { frames: frames.clone(), chunk: Vec::new(), read: Arc::clone(&read) };
+    let _ = frames.send(Frame::Total(bytes).encode()).await;
+    let data = seat.data.clone();
+    let pack = off_thread(move || pack(sink, &header, &data, copied.into(), read));
+    let (copied, packed) = tokio::join!(tool::run_into(base_backup(tenant), DEADLINE, copy), pack);
+    // A tool that was cut off because nothing more could be packed says less than whoever cut it off.
+    let archive = match (copied, packed) {
+        (
+            Err(error @ (ToolError::Failed { .. } | ToolError::Start { .. } | ToolError::TooLate { .. })),
+            Ok(_),
+        ) => {
+            return Err(text(&error));
+        }
+        (_, Err(error)) => return Err(text(&error)),
+        (Ok(()), Ok(archive)) => archive,
+    };
+    if identity(tenant, &client).await? != before {
+        return Err("its identity changed meanwhile: say it again".to_owned());
+    }
+    fault::point("backup-copied");
+    off_thread(move || archive.finish(manifest)?.send_rest()).await.map_err(|e| text(&e))
+}
+
+/// Everything but the manifest. Blocking, for as long as the copy takes.
+fn pack(
+    sink: Frames,
+    header: &Header,
+    data: &std::path::Path,
+    copy: File,
+    read: Arc<AtomicU64>,
+) -> io::Result<Written> {
+    let mut archive = Archive::begin(sink, header, read)?;
+    let contents = contents::of(data)?;
+    for dir in &contents.dirs {
+        archive.dir(dir)?;
+    }
+    for file in &contents.files {
+        let bytes = files::read(&data.join(file))?;
+        archive.file(file, bytes.len() as u64, bytes.as_slice())?;
+    }
+    archive.dir(DATABASE)?;
+    archive.members_of(DATABASE, copy)?;
+    Ok(archive)
+}
+
+async fn identity(tenant: &Tenant, client: &Client) -> Result<Record, String> {
+    let record = tokio::time::timeout(ANSWER, guard::recorded(client)).await.map_err(|_| no_answer())??;
+    if record.owner.uid == tenant.uid() {
+        return Ok(record);
+    }
+    Err(format!("its database belongs to {}", record.owner))
+}
+
+async fn answered<T, E: std::fmt::Display>(query: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    let answer = tokio::time::timeout(ANSWER, query).await.map_err(|_| no_answer())?;
+    answer.map_err(|error| format!("its database: {error}"))
+}
+
+fn no_answer() -> String {
+    format!("its database gave no answer within {} s", ANSWER.as_secs())
+}
+
+fn manifest(tenant: &Tenant, header: &Header, identity: Record, postgres: String) -> Manifest {
+    let components = tenant.components();
+    let named = |name: &str, path: &PathBuf| (name.to_owned(), path.display().to_string());
+    let programs = BTreeMap::from([
+        named("postgres", &components.postgres_bin),
+        named("openbao", &components.openbao.path),
+        named("kine", &components.kine.path),
+        named("kube-apiserver", &components.kube_apiserver.path),
+    ]);
+    Manifest {
+        format: FORMAT,
+        berth: header.berth.clone(),
+        cluster: header.cluster.clone(),
+        made: header.made.clone(),
+        distribution: tenant.distribution(),
+        postgres,
+        programs,
+        identity,
+        members: BTreeMap::new(),
+    }
+}
+
+/// The log that makes the copy consistent comes with it (`fetch`: a tar on a pipe can hold no second stream). Berth's own
+/// manifest has the digests; the server need not make them too.
+fn base_backup(tenant: &Tenant) -> Tool {
+    let seat = tenant.seat();
+    let mut args = vec![format!("--host={}", seat.sockets.display()), format!("--username={SUPERUSER}")];
+    let rest = [
+        "--pgdata=-",
+        "--format=tar",
+        "--wal-method=fetch",
+        "--checkpoint=fast",
+        "--label=berth",
+        "--no-manifest",
+        "--no-password",
+    ];
+    args.extend(rest.map(str::to_owned));
+    Tool {
+        program: tenant.components().postgres_bin.join("pg_basebackup"),
+        args,
+        env: postgres::tool_environment(),
+        dir: seat.data.clone(),
+        // Only the daemon is superuser of a cluster that has a uid of its own.
+        user: seat.owner.filter(|_| tenant.accounts().maker.is_none()),
+    }
+}
+
+/// What is compressed, on its way to the reader.
+struct Frames {
+    frames: mpsc::Sender<Vec<u8>>,
+    chunk: Vec<u8>,
+    read: Arc<AtomicU64>,
+}
+
+impl Frames {
+    fn send_rest(mut self) -> io::Result<()> {
+        self.send()
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let gone = |_| io::Error::other("whoever asked for it is gone");
+        let data = Frame::Data(std::mem::take(&mut self.chunk));
+        let progress = Frame::Progress(self.read.load(Ordering::Relaxed));
+        [data, progress].iter().try_for_each(|frame| self.frames.blocking_send(frame.encode()).map_err(gone))
+    }
+}
+
+impl Write for Frames {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() >= CHUNK {
+            self.send()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
