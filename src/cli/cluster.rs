@@ -1,6 +1,7 @@
 //! `berth cluster ...`
 
 mod adopt;
+mod certs;
 
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
@@ -60,6 +61,9 @@ pub enum ClusterVerb {
     Retry(Named),
     /// Accept data that the identity guard refused: shows what differs and what would change, asks, raises the epoch
     Adopt(Adopt),
+    /// Certificates and keys of a cluster: look at them, replace them
+    #[command(subcommand)]
+    Certs(certs::CertsVerb),
     /// Show what the components of a cluster have written
     Logs {
         #[command(flatten)]
@@ -116,6 +120,7 @@ pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> 
         ClusterVerb::Restart(Named { name }) => act(client, &name, Action::Restart, "ready again").await?,
         ClusterVerb::Retry(Named { name }) => act(client, &name, Action::Retry, "ready again").await?,
         ClusterVerb::Adopt(args) => adopt::run(client, &args).await?,
+        ClusterVerb::Certs(verb) => return certs::run(client, &verb).await,
         ClusterVerb::Logs { cluster: Named { name }, which, how } => {
             return logs::run(client, layout, Logs { chain: name, which, how }).await;
         }

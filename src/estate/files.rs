@@ -3,14 +3,14 @@
 use super::HostEstate;
 use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
-use crate::control::api::NewKcp;
+use crate::control::api::{CredentialOrder, Credentials, NewKcp, Rotated};
 use crate::files;
 use crate::kcp::upgrade::{self, UpgradeError, Wanted};
 use crate::kcp::{KcpClient, upkeep};
 use crate::names::{self, BadName};
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
-use berth_actors::message::Refusal;
+use berth_actors::message::{Command, Refusal};
 use berth_actors::status::{TreeStatus, Upkeep};
 use std::path::PathBuf;
 
@@ -67,7 +67,29 @@ impl ClusterFiles for HostEstate {
 
     async fn upkeep(&self, status: &TreeStatus) -> Option<Upkeep> {
         let (config, status) = (self.0.kcp.clone(), status.clone());
-        self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await.ok()
+        let looked =
+            self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await;
+        let mut upkeep = looked.ok()?;
+        upkeep.notices.extend(self.notices().await);
+        Some(upkeep)
+    }
+
+    async fn credentials(&self, cluster: &str) -> Result<Credentials, Refusal> {
+        // What an operator sees here, the status says as well.
+        self.forget_notices();
+        self.inventory(cluster).await
+    }
+
+    async fn rotate_credentials(
+        &self,
+        cluster: &str,
+        order: CredentialOrder,
+        tree: actix::Recipient<Command>,
+    ) -> Result<Rotated, Refusal> {
+        let (estate, cluster) = (self.clone(), cluster.to_owned());
+        // It goes on when nobody waits for it any more: half of it helps nobody.
+        let rotated = tokio::spawn(async move { estate.rotate(&cluster, order, tree).await });
+        rotated.await.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
     }
 
     async fn nodes(&self, cluster: &str) -> Result<Vec<String>, Refusal> {

@@ -3,11 +3,14 @@
 //! The root supervisor calls it when it builds a chain or changes a record; the control API reads files through
 //! [`files`]. It starts nothing and decides nothing.
 
+mod credentials;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod inventory;
 mod records;
 mod renewal;
+mod rotation;
 
 use crate::ccm::CloudControllerManager;
 use crate::components::Components;
@@ -31,6 +34,7 @@ use berth_actors::identity::SlotName;
 use berth_actors::root::STORE;
 use berth_actors::spec::Step;
 use records::Records;
+use rotation::Turns;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -54,6 +58,8 @@ struct Inner {
     records: Records,
     /// Tenants that may be built: their record is durable and their port leased.
     known: Mutex<BTreeMap<String, Known>>,
+    turns: Turns,
+    notices: credentials::Notices,
 }
 
 #[derive(Debug, Clone)]
@@ -74,8 +80,18 @@ impl HostEstate {
         policies: Policies,
     ) -> Self {
         let records = Records::new(layout.clusters());
-        let known = Mutex::default();
-        Self(Arc::new(Inner { layout, components, accounts, kcp, ports, policies, records, known }))
+        Self(Arc::new(Inner {
+            layout,
+            components,
+            accounts,
+            kcp,
+            ports,
+            policies,
+            records,
+            known: Mutex::default(),
+            turns: Turns::default(),
+            notices: credentials::Notices::default(),
+        }))
     }
 
     /// Where a chain of the kcp side lives.

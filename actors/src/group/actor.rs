@@ -293,6 +293,7 @@ impl Handler<Command> for GroupActor {
             | Command::StartTenant { .. }
             | Command::StopTenant { .. }
             | Command::RestartTenant { .. }
+            | Command::RestartStep { .. }
             | Command::RetryTenant { .. }
             | Command::Handover { .. }
             | Command::PlanHandover { .. }
