@@ -2,33 +2,26 @@
 //!
 //! `berth cluster certs check` shows it, and the status what is wrong in it. It reads files and changes nothing. Blocking.
 
+mod fit;
 mod k3s;
+mod kubeconfigs;
 
-use crate::ccm;
 use crate::control::api::Credential;
-use crate::files;
 use crate::one_line::one_line;
 use crate::tenant::Tenant;
 use crate::tenant::defaults::RENEW_BEFORE;
-use crate::tenant::pki::certificate::Certificate;
 use crate::tenant::pki::encryption::Stage;
 use crate::tenant::pki::{AUTHORITIES, LEAVES, Leaf, Pki, load_key};
 use crate::tenant::{kube_controller_manager, openbao};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use berth_actors::host::Distribution;
-use kube::config::Kubeconfig;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use time::format_description::well_known::Rfc3339;
+pub(super) use kubeconfigs::certificate_in;
+use std::path::PathBuf;
 use time::{Duration, OffsetDateTime};
 
 /// An authority's end takes all that it signed along, and every client has to be told of its successor.
 const AUTHORITY_NOTICE: Duration = Duration::days(365);
 /// A leaf is made anew 121 days before its end: with so many left, that has failed for two months.
 const LEAF_NOTICE: Duration = Duration::days(60);
-/// The CCM's is minted anew 56 hours before its end.
-const CCM_NOTICE: Duration = Duration::days(1);
 
 pub(super) fn of(tenant: &Tenant, now: OffsetDateTime) -> Vec<Credential> {
     let look = Look { data: tenant.seat().data.clone(), pki: tenant.pki(), now };
@@ -97,56 +90,6 @@ impl Look {
         credential
     }
 
-    /// One that holds copies of `leaf`'s files.
-    fn kubeconfig(&self, file: &str, leaf: &str, purpose: &str) -> Credential {
-        let path = self.data.join(file);
-        let renewal = "with the certificate in it".to_owned();
-        let mut credential = self.credential(&path, purpose, renewal);
-        match (files::read_optional(&path), files::read(&self.pki.certificate(leaf))) {
-            (Ok(None), _) => "written at its component's start".clone_into(&mut credential.renewal),
-            (Ok(Some(text)), Ok(own)) if certificate_in(&text).is_ok_and(|copy| copy == own) => {}
-            (Ok(Some(_)), Ok(_)) => {
-                let problem =
-                    format!("it holds another certificate than pki/{leaf}.crt: `berth cluster certs rotate`");
-                credential.problems.push(problem);
-            }
-            (Err(error), _) | (_, Err(error)) => credential.problems.push(one_line(error)),
-        }
-        self.guarded(&mut credential, &path);
-        credential
-    }
-
-    fn ccm(&self, client_ca: &Path) -> Credential {
-        let path = ccm::credential_file(&self.data);
-        let mut credential =
-            self.credential(&path, "cloud-controller-manager, to the API server", String::new());
-        let text = match files::read_optional(&path) {
-            Ok(Some(text)) => text,
-            Ok(None) => {
-                "minted at its start".clone_into(&mut credential.renewal);
-                return credential;
-            }
-            Err(error) => {
-                credential.problems.push(one_line(error));
-                return credential;
-            }
-        };
-        let read =
-            certificate_in(&text).and_then(|pem| Certificate::parse(&pem, &path).map_err(|e| e.to_string()));
-        match read {
-            Ok(certificate) => {
-                self.describe(&mut credential, &certificate, CCM_NOTICE);
-                self.signed(&mut credential, &certificate, client_ca);
-                let due =
-                    ccm::Validity { not_before: certificate.not_before, not_after: certificate.not_after };
-                credential.renewal = format!("by the daemon, from {} on", due.renew_at().date());
-            }
-            Err(reason) => credential.problems.push(reason),
-        }
-        self.guarded(&mut credential, &path);
-        credential
-    }
-
     fn signer(&self) -> Credential {
         let path = self.pki.service_account_key();
         let by_order = "by `berth cluster certs rotate --service-account-key`".to_owned();
@@ -157,8 +100,11 @@ impl Look {
                 if !signs {
                     credential.problems.push("pki/sa.pub does not begin with its public half".to_owned());
                 }
-                for until in verifiers.iter().filter_map(|verifier| verifier.until) {
-                    credential.renewal += &format!("; one before it verifies until {}", until.date());
+                let old = verifiers.iter().filter_map(|verifier| verifier.until);
+                let old: Vec<_> = old.map(|until| until.date().to_string()).collect();
+                if !old.is_empty() {
+                    credential.renewal =
+                        format!("{}; those before it verify until {}", credential.renewal, old.join(", "));
                 }
             }
             (Err(error), _) | (_, Err(error)) => credential.problems.push(one_line(error)),
@@ -202,91 +148,13 @@ impl Look {
             .map(secret)
             .to_vec()
     }
-
-    fn credential(&self, path: &Path, purpose: &str, renewal: String) -> Credential {
-        let file = path.strip_prefix(&self.data).unwrap_or(path).display().to_string();
-        Credential { file, purpose: purpose.to_owned(), renewal, ..Credential::default() }
-    }
-
-    /// The certificate in `path`, its authority and its key. Returns its end.
-    fn judge(
-        &self,
-        credential: &mut Credential,
-        path: &Path,
-        authority: &Path,
-        key: &Path,
-        notice: Duration,
-    ) -> Option<OffsetDateTime> {
-        let read = files::read(path).map_err(one_line);
-        let read = read.and_then(|pem| Certificate::parse(&pem, path).map_err(one_line));
-        let certificate = read.map_err(|reason| credential.problems.push(reason)).ok()?;
-        self.describe(credential, &certificate, notice);
-        self.signed(credential, &certificate, authority);
-        match load_key(key) {
-            Ok(key) if certificate.is_of(&key) => {}
-            Ok(_) => credential.problems.push(format!("{} is not its key", self.short(key))),
-            Err(error) => credential.problems.push(one_line(error)),
-        }
-        self.guarded(credential, key);
-        Some(certificate.not_after)
-    }
-
-    fn describe(&self, credential: &mut Credential, certificate: &Certificate, notice: Duration) {
-        let left = certificate.not_after - self.now;
-        credential.subject = Some(certificate.subject.clone());
-        credential.issuer = Some(certificate.issuer.clone());
-        credential.not_after = certificate.not_after.format(&Rfc3339).ok();
-        credential.left_seconds = Some(left.whole_seconds());
-        let date = certificate.not_after.date();
-        if left <= Duration::ZERO {
-            credential.problems.push(format!("it has ended on {date}"));
-        } else if left < notice {
-            credential.problems.push(format!("it ends on {date}, in {} days", left.whole_days()));
-        }
-        if self.now < certificate.not_before {
-            credential.problems.push(format!("it is not valid before {}", certificate.not_before.date()));
-        }
-    }
-
-    fn signed(&self, credential: &mut Credential, certificate: &Certificate, authority: &Path) {
-        let read = files::read(authority).map_err(one_line);
-        match read.and_then(|pem| Certificate::parse(&pem, authority).map_err(one_line)) {
-            Ok(read) if certificate.is_signed_by(&read) => {}
-            Ok(_) => credential.problems.push(format!("{} did not sign it", self.short(authority))),
-            Err(reason) => credential.problems.push(reason),
-        }
-    }
-
-    /// Nobody but its owner may read a key.
-    fn guarded(&self, credential: &mut Credential, path: &Path) {
-        let Ok(metadata) = path.symlink_metadata() else { return };
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            credential
-                .problems
-                .push(format!("others may read {} (mode {mode:04o}): chmod 0600", self.short(path)));
-        }
-    }
-
-    fn short(&self, path: &Path) -> String {
-        path.strip_prefix(&self.data).unwrap_or(path).display().to_string()
-    }
-}
-
-/// The client certificate in a kubeconfig.
-pub(super) fn certificate_in(kubeconfig: &[u8]) -> Result<Vec<u8>, String> {
-    let text = std::str::from_utf8(kubeconfig).map_err(|_| "it is no text".to_owned())?;
-    let config = Kubeconfig::from_yaml(text).map_err(|_| "it is no kubeconfig".to_owned())?;
-    let user = config.auth_infos.first().and_then(|named| named.auth_info.as_ref());
-    let data = user.and_then(|user| user.client_certificate_data.as_ref());
-    let data = data.ok_or_else(|| "there is no certificate in it".to_owned())?;
-    BASE64.decode(data).map_err(|_| "its certificate is not base64".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::write_atomic;
+    use std::os::unix::fs::PermissionsExt;
 
     fn look() -> (tempfile::TempDir, Look) {
         let dir = tempfile::tempdir().unwrap();

@@ -54,9 +54,12 @@ impl HostEstate {
         }
         let _turn = self.0.turns.take(cluster)?;
         let mut rotation = Rotation::new(self, tenant, tree);
+        if !rotation.has_keys().await? {
+            return Err(Refusal::Conflict(format!("{cluster} has no credentials yet: it was never started")));
+        }
         match order.what {
             Rotate::Certificates => {
-                rotation.certificates(if order.now { Which::All } else { Which::Due }).await?
+                rotation.certificates(if order.now { Which::All } else { Which::Due }).await?;
             }
             Rotate::ServiceAccountKey => {
                 let keep =
@@ -78,12 +81,12 @@ impl HostEstate {
     ) -> Result<Vec<String>, Refusal> {
         let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
         let is_kubernetes = tenant.distribution() == Distribution::Kubernetes;
-        if !tenant.pki().dir.exists() {
-            return Ok(Vec::new());
-        }
         // Whoever has the turn does the same.
         let Ok(_turn) = self.0.turns.take(cluster) else { return Ok(Vec::new()) };
         let mut rotation = Rotation::new(self, tenant, tree);
+        if !rotation.has_keys().await? {
+            return Ok(Vec::new());
+        }
         rotation.certificates(Which::Due).await?;
         rotation.finish_seal_key().await?;
         if is_kubernetes {
@@ -111,6 +114,11 @@ impl Rotation {
 
     fn failed(&self, reason: impl std::fmt::Display) -> Refusal {
         Refusal::Failed(format!("{}: {reason}; saying it again goes on from here", self.tenant.name()))
+    }
+
+    /// It was started once.
+    async fn has_keys(&self) -> Result<bool, Refusal> {
+        self.on_disk(|pki| Ok(pki.dir.exists())).await
     }
 
     /// File work on its keys.

@@ -71,8 +71,9 @@ impl Blueprint for OpenBao {
             }
             Vault::Lost(path) => {
                 let path = path.display();
-                return Err(seat
-                    .fatal(format!("{path} is missing, and the vault needs it: restore it from a backup")));
+                return Err(seat.fatal(format!(
+                    "{path} is missing or torn, and the vault needs it: restore it from a backup"
+                )));
             }
         }
         Ok(spec)

@@ -30,32 +30,36 @@ pub struct Order {
     /// All certificates of components and of the administrator, with new keys; authorities stay
     #[arg(long)]
     now: bool,
-    /// The key that signs ServiceAccounts' tokens; restarts the API server
-    #[arg(long, conflicts_with = "now")]
-    service_account_key: bool,
+    #[command(flatten)]
+    key: Key,
     /// For how long the tokens of the key before are good
     #[arg(long, value_name = "DAYS", default_value_t = 365, requires = "service_account_key")]
     keep_old_for: u32,
+}
+
+#[derive(Debug, Default, Args)]
+#[group(multiple = false, conflicts_with = "now")]
+struct Key {
+    /// The key that signs ServiceAccounts' tokens; restarts the API server
+    #[arg(long)]
+    service_account_key: bool,
     /// The key that seals Secrets and ConfigMaps at rest; seals all of them anew
-    #[arg(long, conflicts_with_all = ["now", "service_account_key"])]
+    #[arg(long)]
     encryption_key: bool,
     /// The key that opens the cluster's vault; restarts OpenBao
-    #[arg(long, conflicts_with_all = ["now", "service_account_key", "encryption_key"])]
+    #[arg(long)]
     seal_key: bool,
 }
 
 impl Order {
     fn wanted(&self) -> CredentialOrder {
-        let what = if self.service_account_key {
-            Rotate::ServiceAccountKey
-        } else if self.encryption_key {
-            Rotate::EncryptionKey
-        } else if self.seal_key {
-            Rotate::SealKey
-        } else {
-            Rotate::Certificates
+        let what = match self.key {
+            Key { service_account_key: true, .. } => Rotate::ServiceAccountKey,
+            Key { encryption_key: true, .. } => Rotate::EncryptionKey,
+            Key { seal_key: true, .. } => Rotate::SealKey,
+            Key { .. } => Rotate::Certificates,
         };
-        let keep_days = self.service_account_key.then_some(self.keep_old_for);
+        let keep_days = (what == Rotate::ServiceAccountKey).then_some(self.keep_old_for);
         CredentialOrder { what, now: self.now, keep_days }
     }
 }
@@ -150,19 +154,25 @@ mod tests {
 
     #[test]
     fn an_order_is_for_one_thing() {
-        let cluster = Named { name: "demo".to_owned() };
-        let mut order = Order {
-            cluster,
-            now: true,
-            service_account_key: false,
-            keep_old_for: 365,
-            encryption_key: false,
-            seal_key: false,
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            order: Order,
+        }
+        let wanted = |words: &[&str]| {
+            let words = ["rotate", "demo"].iter().chain(words);
+            <Line as clap::Parser>::try_parse_from(words).map(|line| line.order.wanted())
         };
-        let wanted = CredentialOrder { what: Rotate::Certificates, now: true, keep_days: None };
-        assert_eq!(order.wanted(), wanted);
-        (order.now, order.service_account_key, order.keep_old_for) = (false, true, 0);
-        let wanted = CredentialOrder { what: Rotate::ServiceAccountKey, now: false, keep_days: Some(0) };
-        assert_eq!(order.wanted(), wanted);
+        let order = |what, now, keep_days| CredentialOrder { what, now, keep_days };
+        assert_eq!(wanted(&[]).unwrap(), order(Rotate::Certificates, false, None));
+        assert_eq!(wanted(&["--now"]).unwrap(), order(Rotate::Certificates, true, None));
+        assert_eq!(wanted(&["--seal-key"]).unwrap(), order(Rotate::SealKey, false, None));
+        let at_once = ["--service-account-key", "--keep-old-for", "0"];
+        assert_eq!(wanted(&at_once).unwrap(), order(Rotate::ServiceAccountKey, false, Some(0)));
+        for words in
+            [&["--now", "--seal-key"][..], &["--seal-key", "--encryption-key"], &["--keep-old-for", "0"]]
+        {
+            assert!(wanted(words).is_err(), "{words:?}");
+        }
     }
 }

@@ -32,6 +32,9 @@ impl Rotation {
                 TakenUp::AtStart(openbao::NAME) => self.served_by(leaf, openbao::NAME, false).await?,
                 TakenUp::ByItself if is_kubernetes && leaf.name == "apiserver" => {
                     self.served_by(leaf, kube_apiserver::NAME, true).await?;
+                    if made.iter().any(|made| made.name == leaf.name) {
+                        self.say("kube-apiserver shows its new certificate");
+                    }
                 }
                 TakenUp::AtStart(component) if is_kubernetes => self.held_by(leaf, component).await?,
                 // The aggregator's client certificate is watched by the same code; nobody can be asked for it.
@@ -64,7 +67,6 @@ impl Rotation {
             Err(reason) => return Err(self.failed(reason)),
         }
         if watches && until(shows).await {
-            self.say(format!("{component} shows the new certificate; it was not restarted"));
             return Ok(());
         }
         self.restart(component, "it reads its certificate at its start").await

@@ -4,6 +4,7 @@
 
 use super::{Rotation, until};
 use crate::fault;
+use crate::tenant::pki::Pki;
 use crate::tenant::pki::encryption::Stage;
 use crate::tenant::{kube_apiserver, sealed};
 use berth_actors::message::Refusal;
@@ -46,12 +47,12 @@ impl Rotation {
     }
 
     async fn stage(&self) -> Result<Stage, Refusal> {
-        Ok(self.on_disk(|pki| pki.encryption_keys()).await?.stage())
+        Ok(self.on_disk(Pki::encryption_keys).await?.stage())
     }
 
     async fn advance(&mut self, stage: Stage) -> Result<(), Refusal> {
         self.on_disk(move |pki| pki.advance_encryption(stage)).await?;
-        let keys = self.on_disk(|pki| pki.encryption_keys()).await?;
+        let keys = self.on_disk(Pki::encryption_keys).await?;
         self.say(match keys.stage() {
             Stage::Announced => format!("the keys are {}: the new one opens", keys.names().join(", ")),
             Stage::Preferred => format!("the keys are {}: the new one seals", keys.names().join(", ")),
@@ -63,7 +64,7 @@ impl Rotation {
 
     /// Returns once the API server uses the file as it is: by itself, or for a restart.
     async fn in_use(&mut self) -> Result<(), Refusal> {
-        let digest = self.on_disk(|pki| pki.encryption_digest()).await?;
+        let digest = self.on_disk(Pki::encryption_digest).await?;
         let api = self.api().await?;
         if until(|| api.seals_by(&digest)).await {
             return Ok(());
@@ -72,7 +73,7 @@ impl Rotation {
     }
 
     async fn seal_anew(&mut self) -> Result<(), Refusal> {
-        let marks = self.on_disk(|pki| pki.encryption_keys()).await?.old_marks();
+        let marks = self.on_disk(Pki::encryption_keys).await?.old_marks();
         let (kubeconfig, sockets) = (self.tenant.kubeconfig(), self.tenant.seat().sockets.clone());
         for _ in 0..PASSES {
             let touched = sealed::anew(&kubeconfig).await.map_err(|reason| self.failed(reason))?;

@@ -2,6 +2,8 @@
 
 use super::Rotation;
 use crate::tenant::kube_apiserver;
+use crate::tenant::pki::Pki;
+use crate::tenant::pki::service_account::Verifier;
 use berth_actors::message::Refusal;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,8 +26,8 @@ impl Rotation {
         if !self.tree.is_ready().await? {
             return Ok(());
         }
-        let verifiers = self.on_disk(|pki| pki.verifiers()).await?;
-        let wanted: BTreeSet<_> = verifiers.iter().filter_map(|verifier| verifier.id()).collect();
+        let verifiers = self.on_disk(Pki::verifiers).await?;
+        let wanted: BTreeSet<_> = verifiers.iter().filter_map(Verifier::id).collect();
         let api = self.api().await?;
         if api.verifiers().await.map_err(|reason| self.failed(reason))? == wanted {
             return Ok(());

@@ -20,7 +20,7 @@ impl Turns {
             return Ok(Turn { turns: self.clone(), cluster: cluster.to_owned() });
         }
         Err(Refusal::Conflict(format!(
-            "credentials of {cluster} are being rotated already: see `berth events`"
+            "credentials of {cluster} are being rotated already: the daemon's log says how far it is"
         )))
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum Vault {
     Initialised,
     /// None has: whatever lies in the database is a torn initialisation.
     Fresh { password: String },
-    /// Initialised, but this file is gone, without which nobody gets in.
+    /// Initialised, but this file is gone or torn, without which nobody gets in.
     Lost(PathBuf),
 }
 
@@ -48,8 +48,11 @@ impl Files {
         config_file::keep(&self.config(), config.as_bytes(), self.owner)?;
         let (seal, password) = (self.seal_key().path, self.password());
         if self.is_initialised() {
-            let lost = [seal, password].into_iter().find(|path| !path.exists());
-            return Ok(lost.map_or(Vault::Initialised, Vault::Lost));
+            // OpenBao says of another length only that it does not know its encoding, and ends.
+            if files::read_optional(&seal)?.is_none_or(|key| key.len() != 32) {
+                return Ok(Vault::Lost(seal));
+            }
+            return Ok(if password.exists() { Vault::Initialised } else { Vault::Lost(password) });
         }
         if !seal.exists() {
             files::write_atomic(&seal, &random_key()?, self.owner)?;

@@ -5,6 +5,7 @@
 
 use super::super::defaults;
 use super::super::postgres::databases;
+use super::super::stack::OPENBAO_DATABASE;
 use super::files::Files;
 use super::login;
 use crate::https::Https;
@@ -32,7 +33,7 @@ pub(crate) async fn rotate_root(files: &Files, ca: &Path, address: SocketAddr) -
 
 /// Whether what opens the vault is sealed with the key of this name, as its database has it.
 pub(crate) async fn is_sealed_with(sockets: &Path, id: &str) -> Result<bool, String> {
-    let client = databases::connect(sockets, "bao", "bao").await.map_err(one_line)?;
+    let client = databases::connect(sockets, OPENBAO_DATABASE, OPENBAO_DATABASE).await.map_err(one_line)?;
     let query = "SELECT position($1 IN value) > 0 FROM openbao_kv_store WHERE key = 'barrier-unseal-keys'";
     let asked = tokio::time::timeout(defaults::POSTGRES_ANSWER, client.query(query, &[&id.as_bytes()])).await;
     let rows = asked.map_err(|_| "postgres does not answer")?.map_err(one_line)?;

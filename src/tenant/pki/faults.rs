@@ -84,5 +84,4 @@ fn a_rotation_that_is_killed_anywhere_is_finished_by_the_next_start() {
     }
     // Three files a pair, three for the signer, one a stage, each with five places within its writing.
     assert!(deaths >= 5 * (3 * 5 + 3) + 3 * 5, "{deaths} places");
-    println!("killed at {deaths} places");
 }
