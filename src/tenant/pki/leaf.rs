@@ -16,7 +16,8 @@ pub(crate) struct Leaf {
     pub(crate) taken_up: TakenUp,
 }
 
-/// How whoever uses a leaf comes to know of its successor. Measured on kube-apiserver 1.36 and OpenBao 2.7.
+/// How whoever uses a leaf comes to know of its successor. Seen on kube-apiserver 1.36 and OpenBao 2.7; that the aggregator's
+/// client certificate is watched, Kubernetes says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TakenUp {
     /// It watches the file.
