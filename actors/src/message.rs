@@ -57,6 +57,11 @@ pub enum Command {
         staging: PathBuf,
         distribution: Distribution,
     },
+    /// Stops and starts one component of a ready tenant, and those that restart with it.
+    RestartStep {
+        name: String,
+        component: String,
+    },
     /// Clears a give-up (`Degraded`) or a repaired refusal and tries again. Takes the chains of kcp as well: `slot-a`.
     RetryTenant {
         name: String,

@@ -31,6 +31,10 @@ pub enum Goal {
         hurry: Option<Duration>,
     },
     Retry,
+    /// This step stops and starts again; without one of that name nothing happens.
+    Restart {
+        component: String,
+    },
     /// The chain is down and forgotten: the actor and its children end.
     Dismiss,
 }
@@ -167,6 +171,14 @@ impl Handler<Goal> for Supervisor {
 
     fn handle(&mut self, goal: Goal, ctx: &mut Self::Context) {
         let event = match goal {
+            Goal::Restart { component } => {
+                self.goals_heard += 1;
+                if let Some(index) = self.children.iter().position(|child| child.name == component) {
+                    self.feed(Event::Restart(index));
+                }
+                self.tell();
+                return;
+            }
             Goal::Adopt => Event::Adopt,
             Goal::Up => {
                 self.hurry = None;

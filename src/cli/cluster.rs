@@ -2,6 +2,7 @@
 
 mod adopt;
 mod backup;
+mod certs;
 
 use super::exit::{CliError, Exit};
 use super::live::{Live, Output};
@@ -72,6 +73,9 @@ pub enum ClusterVerb {
     Restore(OneFile),
     /// Read a backup to its last byte and say what it is
     Verify(Verify),
+    /// Certificates and keys of a cluster: look at them, replace them
+    #[command(subcommand)]
+    Certs(certs::CertsVerb),
     /// Show what the components of a cluster have written
     Logs {
         #[command(flatten)]
@@ -134,6 +138,7 @@ pub(super) async fn run(client: &Client, layout: &Layout, verb: ClusterVerb) -> 
         ClusterVerb::Backup(args) => backup::back_up(client, args).await?,
         ClusterVerb::Restore(args) => backup::restore(client, args).await?,
         ClusterVerb::Verify(args) => backup::check(args).await?,
+        ClusterVerb::Certs(verb) => return certs::run(client, &verb).await,
         ClusterVerb::Logs { cluster: Named { name }, which, how } => {
             return logs::run(client, layout, Logs { chain: name, which, how }).await;
         }

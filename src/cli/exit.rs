@@ -24,11 +24,14 @@ pub enum Exit {
     NotReady = 6,
     /// The daemon: it stopped everything but what nothing can end. Nobody should start it again for that.
     Left = 7,
+    /// `cluster certs check`: something has ended, ends soon, or does not fit.
+    Unsound = 8,
 }
 
 pub(super) const HELP: &str = "Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 no daemon, 4 not found, \
                                5 refused (it exists already, or not now), 6 not ready (status --check), \
-                               7 stopped, but for what cannot be ended (up, dev, supervise)";
+                               7 stopped, but for what cannot be ended (up, dev, supervise), \
+                               8 a credential needs seeing to (cluster certs check)";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -40,6 +40,70 @@ pub struct Rotation {
     pub now: bool,
 }
 
+/// Answer to `GET /v1/clusters/{name}/credentials`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    pub cluster: String,
+    pub credentials: Vec<Credential>,
+}
+
+impl Credentials {
+    /// Everything fits, nothing has ended, and nothing ends soon.
+    pub fn is_well(&self) -> bool {
+        self.credentials.iter().all(|credential| credential.problems.is_empty())
+    }
+}
+
+/// A certificate or key of a cluster. Never its contents.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credential {
+    /// Its file, below the cluster's directory.
+    pub file: String,
+    pub purpose: String,
+    /// What follows is of certificates only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// RFC 3339, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_seconds: Option<i64>,
+    /// When and by whom it is replaced.
+    pub renewal: String,
+    /// What is wrong with it; nothing when all is well.
+    #[serde(default)]
+    pub problems: Vec<String>,
+}
+
+/// Body of `POST /v1/clusters/{name}/credentials/rotate`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CredentialOrder {
+    pub what: Rotate,
+    /// Certificates: also those that have two thirds of their life left.
+    pub now: bool,
+    /// The ServiceAccount's key: for how many days the old one verifies.
+    pub keep_days: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rotate {
+    #[default]
+    Certificates,
+    ServiceAccountKey,
+    EncryptionKey,
+    SealKey,
+}
+
+/// What a rotation did, one line each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotated {
+    pub done: Vec<String>,
+}
+
 /// Answer to `GET /v1/daemon`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {

@@ -2,7 +2,10 @@
 //!
 //! Used by `cli` only. It never reads the daemon's files; what it knows, it was told over the socket.
 
-use super::api::{About, Action, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover, NewKcp, Rotation};
+use super::api::{
+    About, Action, CredentialOrder, Credentials, EventQuery, LogQuery, NewBinary, NewCluster, NewHandover,
+    NewKcp, Rotated, Rotation,
+};
 use super::{deadline, peer};
 use axum::body::Bytes;
 use berth_actors::data_adoption::{AdoptionPlan, Consent};
@@ -163,6 +166,21 @@ impl Client {
         let path = format!("/v1/clusters/{name}/restore");
         let exchange = async { self.read(self.send_body(Method::POST, &path, body).await?).await };
         tokio::time::timeout(limit, exchange).await.map_err(|_| self.late(limit))?.map(drop)
+    }
+
+    /// Every certificate and key of a cluster.
+    pub async fn credentials(&self, name: &str) -> Result<Credentials, ClientError> {
+        self.json(Method::GET, &format!("/v1/clusters/{name}/credentials"), deadline::READ).await
+    }
+
+    /// New ones. Says what was done.
+    pub async fn rotate_credentials(
+        &self,
+        name: &str,
+        order: &CredentialOrder,
+    ) -> Result<Rotated, ClientError> {
+        let path = format!("/v1/clusters/{name}/credentials/rotate");
+        self.of_json(Method::POST, &path, order, deadline::ROTATION).await
     }
 
     /// Tries a chain again that gave up, was refused or is done; kcp's own as well.

@@ -16,6 +16,9 @@ pub const RESTORE: Duration = Duration::from_hours(1);
 /// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
 pub const HANDOVER: Duration = Duration::from_mins(15);
 
+/// Rotating a cluster's credentials: up to four looks of an API server at its files, a minute each, and every Secret once.
+pub const ROTATION: Duration = Duration::from_mins(30);
+
 /// Thinking a handover through: kcp is asked for its lease once, and its program for its version.
 pub const PLAN: Duration = Duration::from_secs(30);
 

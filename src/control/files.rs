@@ -1,12 +1,12 @@
 //! What the control API needs from a tenant's files. The daemon implements it over its layout; tests fake it.
 
-use super::api::NewKcp;
+use super::api::{CredentialOrder, Credentials, NewKcp, Rotated};
 use crate::backup::staging::Staged;
 use crate::backup::take;
 use crate::backup::upload::Pieces;
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
-use berth_actors::message::Refusal;
+use berth_actors::message::{Command, Refusal};
 use berth_actors::status::{Holding, TreeStatus, Upkeep};
 use futures::StreamExt;
 use std::collections::BTreeMap;
@@ -31,6 +31,21 @@ pub trait ClusterFiles: Send + Sync + 'static {
     /// just now, and no client can know of it.
     async fn prepare_rotation(&self) -> Result<bool, Refusal> {
         Err(Refusal::NotFound("this daemon runs no kcp".to_owned()))
+    }
+
+    /// Every certificate and key of a cluster.
+    async fn credentials(&self, cluster: &str) -> Result<Credentials, Refusal> {
+        Err(Refusal::NotFound(format!("there is no cluster {cluster}")))
+    }
+
+    /// New ones, on disk and in whatever of `tree` uses them. Goes on when the caller leaves.
+    async fn rotate_credentials(
+        &self,
+        cluster: &str,
+        _order: CredentialOrder,
+        _tree: actix::Recipient<Command>,
+    ) -> Result<Rotated, Refusal> {
+        Err(Refusal::NotFound(format!("there is no cluster {cluster}")))
     }
 
     /// What an operator has to see to, given what runs.

@@ -101,6 +101,7 @@ impl Handler<Command> for Tree {
             | Command::StartTenant { name }
             | Command::StopTenant { name }
             | Command::RestartTenant { name }
+            | Command::RestartStep { name, .. }
             | Command::RetryTenant { name }
             | Command::PauseTenant { name, .. }
             | Command::ResumeTenant { name }

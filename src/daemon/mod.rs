@@ -161,9 +161,9 @@ impl Daemon {
             starts_at_once: settings.start_concurrency,
         };
         let root = Root::new(world).start();
-        actix_rt::spawn(estate.clone().keep_credentials());
+        actix_rt::spawn(estate.clone().keep_credentials(root.clone().recipient()));
         actix_rt::spawn(estate.clone().keep_measuring());
-        actix_rt::spawn(upkeep::tell(kcp, root.clone().recipient(), told));
+        actix_rt::spawn(upkeep::tell(Arc::new(estate.clone()), root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));
         let (desk, upgrades) = DaemonDesk::open();

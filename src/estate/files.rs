@@ -6,7 +6,7 @@ use crate::backup::take;
 use crate::backup::upload::Pieces;
 use crate::ccm::{NodeName, Snapshot, snapshot_file};
 use crate::control::ClusterFiles;
-use crate::control::api::NewKcp;
+use crate::control::api::{CredentialOrder, Credentials, NewKcp, Rotated};
 use crate::files;
 use crate::kcp::upgrade::{self, UpgradeError, Wanted};
 use crate::kcp::{KcpClient, upkeep};
@@ -14,7 +14,7 @@ use crate::names::{self, BadName};
 use crate::tenant::Tenant;
 use async_trait::async_trait;
 use berth_actors::handover::Wish;
-use berth_actors::message::Refusal;
+use berth_actors::message::{Command, Refusal};
 use berth_actors::spec::User;
 use berth_actors::status::{Holding, TreeStatus, Upkeep};
 use std::collections::BTreeMap;
@@ -75,7 +75,29 @@ impl ClusterFiles for HostEstate {
 
     async fn upkeep(&self, status: &TreeStatus) -> Option<Upkeep> {
         let (config, status) = (self.0.kcp.clone(), status.clone());
-        self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await.ok()
+        let looked =
+            self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await;
+        let mut upkeep = looked.ok()?;
+        upkeep.notices.extend(self.notices().await);
+        Some(upkeep)
+    }
+
+    async fn credentials(&self, cluster: &str) -> Result<Credentials, Refusal> {
+        // What an operator sees here, the status says as well.
+        self.forget_notices();
+        self.inventory(cluster).await
+    }
+
+    async fn rotate_credentials(
+        &self,
+        cluster: &str,
+        order: CredentialOrder,
+        tree: actix::Recipient<Command>,
+    ) -> Result<Rotated, Refusal> {
+        let (estate, cluster) = (self.clone(), cluster.to_owned());
+        // It goes on when nobody waits for it any more: half of it helps nobody.
+        let rotated = tokio::spawn(async move { estate.rotate(&cluster, order, tree).await });
+        rotated.await.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
     }
 
     fn holdings(&self) -> (BTreeMap<String, Holding>, Vec<String>) {
@@ -111,7 +133,9 @@ impl ClusterFiles for HostEstate {
 
     async fn back_up(&self, cluster: &str, hold: Box<dyn Send>) -> Result<take::Stream, Refusal> {
         let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
-        Ok(take::begin(tenant, hold))
+        // Keys and what they seal are of one moment: none are made new meanwhile.
+        let turn = self.0.turns.take(cluster)?;
+        Ok(take::begin(tenant, (hold, turn)))
     }
 
     async fn stage_backup(&self, cluster: &str, pieces: Pieces) -> Result<Staged, Refusal> {

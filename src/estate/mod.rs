@@ -4,13 +4,16 @@
 //! [`files`]. It starts nothing and decides nothing.
 
 mod backups;
+mod credentials;
 mod disk;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod inventory;
 mod owners;
 mod records;
 mod renewal;
+mod rotation;
 
 use crate::backup::staging;
 use crate::ccm::CloudControllerManager;
@@ -40,6 +43,7 @@ use berth_actors::spec::Step;
 use disk::Measured;
 use owners::Owned;
 use records::Records;
+use rotation::Turns;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +72,8 @@ struct Inner {
     disks: Mutex<BTreeMap<String, Measured>>,
     /// Bytes beyond which a tenant is remarked on.
     tenant_disk: Option<u64>,
+    turns: Turns,
+    notices: credentials::Notices,
 }
 
 #[derive(Debug, Clone)]
@@ -104,6 +110,8 @@ impl HostEstate {
             known,
             disks,
             tenant_disk,
+            turns: Turns::default(),
+            notices: credentials::Notices::default(),
         }))
     }
 

@@ -1,13 +1,14 @@
 //! What an operator has to see to while everything runs: certificates that end, and API servers that have run for too long
 //! (K10). Shown in the status, and told once a day as an event.
 
+use crate::control::ClusterFiles;
 use crate::files;
 use crate::kcp::material::{CERTIFICATE, expiry_of};
 use crate::kcp::{KcpConfig, defaults};
-use crate::off_thread::off_thread;
 use crate::process::age_of;
 use berth_actors::message::{Command, Reply, TreeEvent};
 use berth_actors::status::{ChainStatus, ChildStatus, TreeStatus, Upkeep};
+use std::sync::Arc;
 use std::time::Duration;
 use time::OffsetDateTime;
 use tokio::sync::broadcast;
@@ -69,7 +70,11 @@ fn loopback(chain: &ChainStatus, child: &ChildStatus, age: Duration) -> Option<S
 }
 
 /// Tells of every notice once a day. Never resolves.
-pub async fn tell(config: KcpConfig, tree: actix::Recipient<Command>, events: broadcast::Sender<TreeEvent>) {
+pub async fn tell(
+    files: Arc<dyn ClusterFiles>,
+    tree: actix::Recipient<Command>,
+    events: broadcast::Sender<TreeEvent>,
+) {
     let mut told: Option<tokio::time::Instant> = None;
     loop {
         tokio::time::sleep(LOOK).await;
@@ -77,8 +82,7 @@ pub async fn tell(config: KcpConfig, tree: actix::Recipient<Command>, events: br
             continue;
         }
         let Ok(Ok(Reply::Status(status))) = tree.send(Command::Status).await else { continue };
-        let config = config.clone();
-        let upkeep = off_thread(move || of(&config, &status)).await;
+        let Some(upkeep) = files.upkeep(&status).await else { continue };
         for notice in &upkeep.notices {
             tracing::warn!("{notice}");
             // No subscriber is not an error.

@@ -28,8 +28,11 @@ pub const FIRST_SERVICE_IP: &str = "10.96.0.1";
 pub const CA_VALIDITY: Duration = DAY.saturating_mul(3650);
 /// Kubernetes' own customary lifetime of a leaf.
 pub const LEAF_VALIDITY: Duration = DAY.saturating_mul(365);
-/// A leaf this close to its end is signed anew at the next start.
-pub const RENEW_BEFORE: Duration = DAY.saturating_mul(90);
+/// A leaf's last third: it is made anew in it, and months are left to notice that this fails.
+pub const RENEW_BEFORE: Duration = s(365 * 24 * 3600 / 3);
+/// A ServiceAccount's key that signs no more verifies for so long. kube-apiserver makes the tokens of pods valid for a year,
+/// so that clients which read theirs only once go on.
+pub const OLD_SIGNER: Duration = DAY.saturating_mul(365);
 /// Certificates begin in the past: clocks differ, and one that was far ahead when a certificate was made must not make it
 /// invalid when it is set right.
 pub const CLOCK_SKEW: Duration = DAY.saturating_mul(30);

@@ -45,7 +45,7 @@ pub(super) async fn gate(kubeconfig: &Path, note: &WaitNote) -> Result<(), Strin
     Ok(())
 }
 
-async fn client(kubeconfig: &Path) -> Result<Client, String> {
+pub(super) async fn client(kubeconfig: &Path) -> Result<Client, String> {
     let path = kubeconfig.display();
     let text =
         tokio::fs::read_to_string(kubeconfig).await.map_err(|error| format!("read {path}: {error}"))?;

@@ -24,7 +24,7 @@ pub const NAME: &str = "k3s";
 
 /// Its `--data-dir` and, below it, its certificates; both below the tenant's data directory.
 const DATA: &str = "k3s";
-pub(super) const TLS: &str = "k3s/server/tls";
+pub(crate) const TLS: &str = "k3s/server/tls";
 
 #[derive(Debug, Clone)]
 pub struct K3s {

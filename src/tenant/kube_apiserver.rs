@@ -85,6 +85,7 @@ impl KubeApiserver {
             file("service-account-key-file", pki.service_account_public()),
             file("service-account-signing-key-file", pki.service_account_key()),
             file("encryption-provider-config", pki.encryption()),
+            "--encryption-provider-config-automatic-reload=true".to_owned(),
             format!("--service-cluster-ip-range={}", defaults::SERVICE_RANGE),
             format!("--shutdown-watch-termination-grace-period={}s", defaults::WATCH_GRACE.as_secs()),
         ];

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 
 /// The component's name in a chain.
 pub const NAME: &str = "kube-controller-manager";
+/// Its own kubeconfig, in the tenant's data directory.
+pub(crate) const KUBECONFIG: &str = "kube-controller-manager.kubeconfig";
 
 #[derive(Debug, Clone)]
 pub struct KubeControllerManager {
@@ -56,7 +58,7 @@ impl Blueprint for KubeControllerManager {
 
 impl KubeControllerManager {
     fn own_kubeconfig(&self) -> PathBuf {
-        self.seat.data.join("kube-controller-manager.kubeconfig")
+        self.seat.data.join(KUBECONFIG)
     }
 
     /// Else it makes a directory in the host's /usr/libexec.

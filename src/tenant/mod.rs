@@ -7,11 +7,13 @@
 //! kube_apiserver kube_controller_manager   one distribution of Kubernetes
 //! k3s                               the other
 //! readyz fresh_namespace            what their gates ask
+//! asked sealed                      what a rotation of credentials asks of those that run, and has them seal anew
 //! stack                             all of them in order, with policies from `defaults`
 //! ```
 //! A blueprint prepares files and databases and knows when its component truly serves. It never spawns, signals or
 //! restarts anything: the tree does, through the host traits.
 
+pub(crate) mod asked;
 mod config_file;
 pub mod credentials;
 pub mod defaults;
@@ -29,6 +31,7 @@ pub mod pki;
 pub mod ports;
 pub mod postgres;
 mod readyz;
+pub(crate) mod sealed;
 pub mod seat;
 pub mod stack;
 pub mod uids;

@@ -4,8 +4,10 @@
 //! gate is a login, and a mark on disk says that one ever worked; until then every start begins with an empty database.
 
 mod config;
-mod files;
+pub(crate) mod files;
 pub(super) mod login;
+pub(crate) mod seal;
+pub(crate) mod sealing;
 
 use super::defaults;
 use super::dsn::Database;
@@ -22,10 +24,21 @@ use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, R
 use berth_actors::spec::ProcessSpec;
 use files::{Files, Vault};
 use login::Answer;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The component's name in a chain.
 pub const NAME: &str = "openbao";
+
+/// The seal key and the operator's password of the vault of the tenant in `data_dir`.
+pub(crate) fn secrets(data_dir: &Path) -> [PathBuf; 2] {
+    let files = Files::of(data_dir, None);
+    [files.seal_key().path, files.password()]
+}
+
+/// Whether that vault has ever let its operator in. Blocking.
+pub(crate) fn is_initialised(data_dir: &Path) -> bool {
+    Files::of(data_dir, None).is_initialised()
+}
 
 /// A vault in a database of its own.
 #[derive(Debug, Clone)]
@@ -58,8 +71,9 @@ impl Blueprint for OpenBao {
             }
             Vault::Lost(path) => {
                 let path = path.display();
-                return Err(seat
-                    .fatal(format!("{path} is missing, and the vault needs it: restore it from a backup")));
+                return Err(seat.fatal(format!(
+                    "{path} is missing or torn, and the vault needs it: restore it from a backup"
+                )));
             }
         }
         Ok(spec)
@@ -121,7 +135,7 @@ impl Blueprint for OpenBao {
 
 impl OpenBao {
     fn files(&self) -> Files {
-        Files { dir: self.seat.data.join("bao"), owner: self.seat.owner }
+        Files::of(&self.seat.data, self.seat.owner)
     }
 
     fn process(&self) -> ProcessSpec {

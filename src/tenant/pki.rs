@@ -1,11 +1,16 @@
 //! A tenant's keys and certificates: EC P-256 throughout, made once, all or nothing, owned by the tenant.
 //!
-//! The directory appears whole by one rename. Later calls only check it and sign leaves anew that are close to their end,
-//! with their old keys; authorities and the keys that encrypt or sign are never made twice. All calls block.
+//! The directory appears whole by one rename. Later calls check it, finish what a crash interrupted, and make leaves anew
+//! whose last third has begun; authorities are never made twice. The keys that sign tokens or seal objects change only when
+//! somebody says so: [`service_account`], [`encryption`]. All calls block.
 
-mod encryption;
+pub(crate) mod certificate;
+pub(crate) mod encryption;
 mod leaf;
+mod pair;
+pub(crate) mod service_account;
 mod signing;
+mod turn;
 
 pub(super) use signing::random_key;
 
@@ -14,9 +19,11 @@ use super::kubeconfig;
 use super::seat::Failure;
 use crate::files::{self, FileError};
 use berth_actors::spec::User;
-use leaf::{LEAVES, Leaf};
+use certificate::Certificate;
+pub(crate) use leaf::{LEAVES, Leaf, TakenUp};
 use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType};
-use signing::{generate, issue, load_key, make, params, read};
+pub(crate) use signing::load_key;
+use signing::{generate, issue, make, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -39,10 +46,17 @@ impl Failure for PkiError {
     }
 }
 
+/// Which leaves to make anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Due,
+    All,
+}
+
 /// Its place in a tenant's data directory.
 pub const DIR: &str = "pki";
 
-const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
+pub(crate) const AUTHORITIES: [&str; 3] = ["server-ca", "client-ca", "front-proxy-ca"];
 
 /// Signs and verifies ServiceAccount tokens.
 const SERVICE_ACCOUNT_KEY: &str = "sa.key";
@@ -77,7 +91,7 @@ impl Pki {
     }
 
     /// Writes the kubeconfig of `leaf` to `path`, for the API server on `port` of this host. Blocking.
-    pub(super) fn kubeconfig(&self, path: &Path, leaf: &str, port: u16) -> Result<(), PkiError> {
+    pub(crate) fn kubeconfig(&self, path: &Path, leaf: &str, port: u16) -> Result<(), PkiError> {
         let access = kubeconfig::Files {
             cluster: &self.cluster,
             user: leaf,
@@ -91,16 +105,43 @@ impl Pki {
 
     /// Makes the directory if it is absent; else checks that nothing is missing and renews what runs out.
     pub fn ensure(&self) -> Result<(), PkiError> {
-        if !self.dir.exists() {
-            return self.create();
-        }
-        for path in self.all() {
-            if !path.exists() {
-                return Err(PkiError::Missing { cluster: self.cluster.clone(), path });
+        turn::take(&self.dir, || {
+            if !self.dir.exists() {
+                return self.create();
+            }
+            self.recover()?;
+            for path in self.all() {
+                if !path.exists() {
+                    return Err(PkiError::Missing { cluster: self.cluster.clone(), path });
+                }
+            }
+            self.rotate_in_turn(Which::Due, crate::clock::now()).map(drop)
+        })
+    }
+
+    /// Makes leaves anew, key and all; returns those it made.
+    pub(crate) fn rotate(&self, which: Which, now: OffsetDateTime) -> Result<Vec<&'static Leaf>, PkiError> {
+        turn::take(&self.dir, || {
+            self.recover()?;
+            self.rotate_in_turn(which, now)
+        })
+    }
+
+    fn rotate_in_turn(&self, which: Which, now: OffsetDateTime) -> Result<Vec<&'static Leaf>, PkiError> {
+        let mut made = Vec::new();
+        for leaf in &LEAVES {
+            if which == Which::All || self.is_due(leaf, now)? {
+                self.renew(leaf, now)?;
+                made.push(leaf);
             }
         }
-        let now = crate::clock::now();
-        LEAVES.iter().try_for_each(|leaf| self.renew(leaf, now))
+        Ok(made)
+    }
+
+    /// Finishes what a daemon began that was killed over it.
+    fn recover(&self) -> Result<(), PkiError> {
+        LEAVES.iter().try_for_each(|leaf| self.finish(leaf.name))?;
+        self.finish_service_account()
     }
 
     fn all(&self) -> impl Iterator<Item = PathBuf> {
@@ -131,34 +172,30 @@ impl Pki {
         for leaf in &LEAVES {
             let key = generate(leaf.name)?;
             aside.write(&aside.key(leaf.name), key.serialize_pem().as_bytes())?;
-            aside.sign(leaf, &key, now)?;
+            aside.write(&aside.certificate(leaf.name), aside.sign(leaf, &key, now)?.as_bytes())?;
         }
         let tokens = generate(SERVICE_ACCOUNT_KEY)?;
         aside.write(&aside.service_account_key(), tokens.serialize_pem().as_bytes())?;
         aside.write(&aside.service_account_public(), tokens.public_key_pem().as_bytes())?;
-        aside.write(&aside.encryption(), encryption::config(&random_key()?).as_bytes())?;
+        aside.write(&aside.encryption(), encryption::Keys::first(&random_key()?).text().as_bytes())?;
         let failed = |source| FileError { action: "rename onto", path: self.dir.clone(), source };
         std::fs::rename(&aside.dir, &self.dir).map_err(failed)?;
         Ok(files::sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?)
     }
 
-    /// The key stays, so a crash in between leaves a pair that fits.
-    fn renew(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<(), PkiError> {
+    /// Its last third has begun, or the clock was wrong when it was made.
+    fn is_due(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<bool, PkiError> {
         let path = self.certificate(leaf.name);
-        let unusable = |reason: String| PkiError::Unusable { path: path.clone(), reason };
-        let pem = read(&path)?;
-        let (_, pem) =
-            x509_parser::pem::parse_x509_pem(pem.as_bytes()).map_err(|e| unusable(e.to_string()))?;
-        let validity = pem.parse_x509().map_err(|e| unusable(e.to_string()))?.validity().clone();
-        let (begin, end) = (validity.not_before.to_datetime(), validity.not_after.to_datetime());
-        if begin <= now && end - now > RENEW_BEFORE {
-            return Ok(());
-        }
-        let key = load_key(&self.key(leaf.name))?;
-        self.sign(leaf, &key, now)
+        let certificate = Certificate::parse(&files::read(&path)?, &path)?;
+        Ok(now < certificate.not_before || now >= certificate.not_after - RENEW_BEFORE)
     }
 
-    fn sign(&self, leaf: &Leaf, key: &KeyPair, now: OffsetDateTime) -> Result<(), PkiError> {
+    fn renew(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<(), PkiError> {
+        let key = generate(leaf.name)?;
+        self.replace(leaf.name, &self.sign(leaf, &key, now)?, &key.serialize_pem())
+    }
+
+    fn sign(&self, leaf: &Leaf, key: &KeyPair, now: OffsetDateTime) -> Result<String, PkiError> {
         let organizations: Vec<&str> = leaf.organization.into_iter().collect();
         let mut params = params(leaf.common_name, &organizations, now, LEAF_VALIDITY);
         for name in leaf.names {
@@ -172,8 +209,7 @@ impl Pki {
         } else {
             ExtendedKeyUsagePurpose::ClientAuth
         };
-        let pem = issue(&self.certificate(leaf.ca), &self.key(leaf.ca), params, usage, key)?;
-        self.write(&self.certificate(leaf.name), pem.as_bytes())
+        issue(&self.certificate(leaf.ca), &self.key(leaf.ca), params, usage, key)
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
@@ -206,6 +242,9 @@ fn remove_dir(dir: &Path) -> Result<(), FileError> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod faults;
 
 #[cfg(test)]
 mod tests {
@@ -251,18 +290,34 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_near_its_end_is_signed_anew_with_its_old_key() {
+    fn a_leaf_whose_last_third_has_begun_is_made_anew_with_another_key() {
         let dir = tempfile::tempdir().unwrap();
-        let pki = pki(&dir);
+        let (pki, made) = (pki(&dir), crate::clock::now());
         pki.ensure().unwrap();
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap();
         let (certificate, key) = (read(pki.certificate("admin")), read(pki.key("admin")));
-        let admin = LEAVES.iter().find(|leaf| leaf.name == "admin").unwrap();
-        pki.renew(admin, crate::clock::now() + LEAF_VALIDITY - RENEW_BEFORE - CLOCK_SKEW).unwrap();
+        let two_thirds = LEAF_VALIDITY * 2 / 3;
+        assert!(pki.rotate(Which::Due, made + two_thirds - Duration::from_hours(1)).unwrap().is_empty());
         assert_eq!(read(pki.certificate("admin")), certificate);
-        pki.renew(admin, crate::clock::now() + LEAF_VALIDITY - RENEW_BEFORE).unwrap();
+        let anew = pki.rotate(Which::Due, made + two_thirds + Duration::from_hours(1)).unwrap();
+        assert_eq!(anew.len(), LEAVES.len());
         assert_ne!(read(pki.certificate("admin")), certificate);
-        assert_eq!(read(pki.key("admin")), key);
+        assert_ne!(read(pki.key("admin")), key);
+        assert!(is_whole(&pki));
+    }
+
+    /// Every pair fits and is signed by its authority.
+    fn is_whole(pki: &Pki) -> bool {
+        let certificate = |name: &str| {
+            let path = pki.certificate(name);
+            Certificate::parse(&std::fs::read(&path).unwrap(), &path).unwrap()
+        };
+        LEAVES.iter().all(|leaf| {
+            let (own, authority) = (certificate(leaf.name), certificate(leaf.ca));
+            own.is_of(&load_key(&pki.key(leaf.name)).unwrap())
+                && own.is_signed_by(&authority)
+                && !own.is_signed_by(&own)
+        })
     }
 
     #[test]
@@ -278,11 +333,15 @@ mod tests {
         };
         for leaf in &LEAVES {
             let key = load_key(&pki.key(leaf.name)).unwrap();
-            pki.sign(leaf, &key, now + CLOCK_SKEW).unwrap();
+            let sign = |at| {
+                let pem = pki.sign(leaf, &key, at).unwrap();
+                pki.write(&pki.certificate(leaf.name), pem.as_bytes()).unwrap();
+            };
+            sign(now + CLOCK_SKEW);
             assert!(is_valid(leaf), "{}", leaf.name);
-            pki.sign(leaf, &key, now + CLOCK_SKEW * 2).unwrap();
+            sign(now + CLOCK_SKEW * 2);
             assert!(!is_valid(leaf), "{}", leaf.name);
-            pki.renew(leaf, now).unwrap();
+            assert_eq!(pki.rotate(Which::Due, now).unwrap().len(), 1);
             assert!(is_valid(leaf), "{}: signed anew", leaf.name);
         }
     }

@@ -5,7 +5,7 @@ use super::{RIDE_THROUGH, admin, step, steps};
 use berth::tenant::dsn::Database;
 use berth::tenant::kine::{Endpoint, Kine};
 use berth::tenant::{kine, kube_apiserver, openbao, postgres, stack};
-use berth_actors::host::{Context, GateError, WaitNote};
+use berth_actors::host::{Context, GateError, PrepareError, WaitNote};
 use berth_actors::spec::{Signal, Step, StopPlan};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
@@ -67,6 +67,54 @@ async fn a_vault_without_its_database_is_not_ready_again_before_it_lets_its_oper
     }
     lives[0] = host::spawn(postgres::NAME, &*steps[0].blueprint, &Context::default()).await;
     tokio::time::timeout(RIDE_THROUGH, gate).await.expect("the database is back").unwrap();
+    host::stop(&steps, lives).await;
+}
+
+/// The other places at which its first start can be cut off: with its database dropped and not made again, with a request of
+/// its initialisation refused, and with a login that worked before anybody wrote that down.
+#[tokio::test]
+async fn a_vault_whose_first_start_was_cut_off_anywhere_is_made_anew() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let mut lives = host::start(&steps[..1]).await;
+    let bao = step(&steps, openbao::NAME);
+    let blueprint = &*bao.blueprint;
+    let sockets = place.tenant.seat().sockets.clone();
+    let prepare = || async { blueprint.prepare(&Context::default(), &WaitNote::default()).await.unwrap() };
+
+    prepare().await;
+    let root = postgres::databases::connect(&sockets, "postgres", "postgres").await.unwrap();
+    root.batch_execute("DROP DATABASE bao WITH (FORCE)").await.unwrap();
+    let mut spec = prepare().await;
+    assert!(spec.start_env.remove("INITIAL_OPS_PASSWORD").is_some());
+    let log = spec.output.clone();
+    let began = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
+    let mut refused = host::launch(openbao::NAME, blueprint, spec).await;
+    let status = tokio::time::timeout(RIDE_THROUGH, refused.child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", host::log_tail(&log));
+    assert!(std::fs::metadata(&log).unwrap().len() > began);
+
+    let mut unmarked = host::spawn(openbao::NAME, blueprint, &Context::default()).await;
+    host::ready(blueprint, &mut unmarked, bao.start_deadline).await.unwrap();
+    host::kill(&mut unmarked).await;
+    std::fs::remove_file(place.tenant.seat().data.join("bao/initialised")).unwrap();
+
+    let mut life = host::spawn(openbao::NAME, blueprint, &Context::default()).await;
+    host::ready(blueprint, &mut life, bao.start_deadline).await.unwrap();
+    lives.push(life);
+    host::stop(&steps, lives).await;
+}
+
+#[tokio::test]
+async fn a_seal_key_of_another_length_is_named_before_the_start() {
+    let place = Place::new("demo");
+    let steps = steps(&place);
+    let mut lives = host::start(&steps[..2]).await;
+    host::end(&mut lives.pop().unwrap(), plan_of(&steps, openbao::NAME)).await;
+    place.write(&place.tenant.seat().data.join("bao/unseal.key"), &[7; 16]);
+    let blueprint = &*step(&steps, openbao::NAME).blueprint;
+    let error = blueprint.prepare(&Context::default(), &WaitNote::default()).await.unwrap_err();
+    assert!(matches!(&error, PrepareError::Fatal(reason) if reason.contains("unseal.key")), "{error}");
     host::stop(&steps, lives).await;
 }
 

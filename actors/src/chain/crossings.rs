@@ -168,7 +168,7 @@ impl House {
                             *result = Err(PrepareError::Retry("no".into()));
                         }
                         Happening::Gate { result, .. } if badly => {
-                            *result = Err(if index % 2 == 0 {
+                            *result = Err(if index.is_multiple_of(2) {
                                 GateError::Upstream { step: "kine".into(), reason: "no".into() }
                             } else {
                                 GateError::Hopeless("no".into())

@@ -39,6 +39,8 @@ pub enum Event {
     Down,
     /// Try again what gave up or was refused.
     Retry,
+    /// Stop and start this step, with what its death would mean to those behind it. Obeyed when it is ready.
+    Restart(usize),
     Child {
         index: usize,
         life: Life,
@@ -172,6 +174,7 @@ impl Chain {
                 self.was_ready = false;
             }
             Event::Retry => effects.extend(self.retry()),
+            Event::Restart(index) => effects.extend(self.restart(index)),
             Event::Child { index, life } => effects.extend(self.child(index, life)),
         }
         effects.extend(self.go_on_adopting());
@@ -272,6 +275,15 @@ impl Chain {
             }
         }
         effects
+    }
+
+    fn restart(&mut self, index: usize) -> Vec<Effect> {
+        let link = &mut self.links[index];
+        if !matches!(link.stage, Stage::Ready | Stage::Rechecking) {
+            return Vec::new();
+        }
+        link.must_stop = true;
+        self.spread(index)
     }
 
     /// Once, before anything runs: a chain that knows its processes has none left to find.

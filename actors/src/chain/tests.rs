@@ -48,6 +48,28 @@ fn orders(effects: &[Effect]) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn a_step_that_is_to_restart_stops_behind_those_that_follow_it_and_starts_before_them() {
+    let mut chain = running();
+    assert_eq!(orders(&chain.step(Event::Restart(2))), ["stop 3"]);
+    assert_eq!(chain.state().0, ChainState::Recovering);
+    assert_eq!(orders(&chain.step(child(3, Life::Down))), ["stop 2"]);
+    assert_eq!(orders(&chain.step(child(2, Life::Down))), ["start 2"]);
+    assert_eq!(orders(&chain.step(ready(2))), ["start 3"]);
+    assert_eq!(orders(&chain.step(ready(3))), ["recheck 4"]);
+    chain.step(ready(4));
+    assert_eq!(chain.state().0, ChainState::Ready);
+}
+
+#[test]
+fn a_step_that_is_not_ready_is_not_restarted_by_order() {
+    let mut chain = running();
+    chain.step(dead(2));
+    assert_eq!(orders(&chain.step(Event::Restart(2))), [""; 0]);
+    chain.step(Event::Down);
+    assert_eq!(orders(&chain.step(Event::Restart(0))), [""; 0]);
+}
+
 fn running() -> Chain {
     let mut chain = Chain::new(&tenant()).unwrap();
     assert_eq!(orders(&chain.step(Event::Up)), ["start 0"]);

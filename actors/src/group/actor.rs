@@ -298,6 +298,7 @@ impl Handler<Command> for GroupActor {
             | Command::BeginBackup { .. }
             | Command::EndBackup { .. }
             | Command::RestoreTenant { .. }
+            | Command::RestartStep { .. }
             | Command::RetryTenant { .. }
             | Command::Handover { .. }
             | Command::PlanHandover { .. }

@@ -358,6 +358,7 @@ impl Handler<Command> for Root {
                 self.restore(name, staging, distribution)
             }
             Command::RestartTenant { name } => self.restart(&name, ctx),
+            Command::RestartStep { name, component } => self.restart_step(&name, &component),
             Command::RetryTenant { name } => self.retry(&name),
             Command::PlanAdoption { name } => self.plan_adoption(name),
             Command::AdoptData { name, consent } => self.adopt_data(name, consent),

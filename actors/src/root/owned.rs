@@ -103,6 +103,10 @@ impl Owned {
         self.aim(Goal::Retry, ChainState::Starting);
     }
 
+    pub(super) fn restart_step(&mut self, component: &str) {
+        self.aim(Goal::Restart { component: component.to_owned() }, ChainState::Recovering);
+    }
+
     pub(super) fn dismiss(self) {
         self.addr.do_send(Goal::Dismiss);
     }

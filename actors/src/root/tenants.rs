@@ -244,6 +244,21 @@ impl Root {
         )
     }
 
+    /// One component stops and starts again, for what it reads at its start only. The rest runs on.
+    pub(super) fn restart_step(&mut self, name: &str, component: &str) -> Answer {
+        if let Err(refusal) = self.may_change(name) {
+            return refuse(refusal);
+        }
+        let Some(tenant) = self.tenants.get_mut(name) else { return refuse(unknown(name)) };
+        if !tenant.wants_up() || tenant.state() != ChainState::Ready {
+            let text = format!("{name} is not ready: none of its components is restarted on purpose now");
+            return refuse(Refusal::Conflict(text));
+        }
+        tenant.restart_step(component);
+        let wait = self.waiters.for_chain(name, ChainState::Ready);
+        Box::pin(arrival(wait).into_actor(self))
+    }
+
     fn should_run(&self, name: &str) -> bool {
         self.records.get(name).is_some_and(TenantRecord::should_run)
     }

@@ -2,7 +2,7 @@
 
 use super::{Shared, unexpected};
 use crate::control::answer::{NoBody, Problem, Segments, Strict};
-use crate::control::api::{Action, NewCluster};
+use crate::control::api::{Action, CredentialOrder, Credentials, NewCluster, Rotated};
 use crate::{clock, names};
 use axum::Json;
 use axum::extract::State;
@@ -80,6 +80,23 @@ pub(super) async fn adopt(
     let name = segments.get("cluster", names::cluster)?;
     backend.ask(Command::AdoptData { name, consent }).await?;
     Ok(Json(json!({})))
+}
+
+pub(super) async fn credentials(
+    State(backend): State<Shared>,
+    segments: Segments,
+) -> Result<Json<Credentials>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    Ok(Json(backend.files.credentials(&name).await?))
+}
+
+pub(super) async fn rotate(
+    State(backend): State<Shared>,
+    segments: Segments,
+    Strict(order): Strict<CredentialOrder>,
+) -> Result<Json<Rotated>, Problem> {
+    let name = segments.get("cluster", names::cluster)?;
+    Ok(Json(backend.files.rotate_credentials(&name, order, backend.tree.clone()).await?))
 }
 
 pub(super) async fn kubeconfig(

@@ -86,6 +86,7 @@ pub(super) fn router(backend: Backend) -> Router {
         .route("/v1/kcp/history", get(kcp::history))
         .route("/v1/clusters", get(clusters::list))
         .route("/v1/clusters/{cluster}/kubeconfig", get(clusters::kubeconfig))
+        .route("/v1/clusters/{cluster}/credentials", get(clusters::credentials))
         .route("/v1/clusters/{cluster}/nodes", get(nodes::list))
         .route("/v1/clusters/{cluster}/nodes/{node}", put(nodes::add).delete(nodes::remove));
     let changes = Router::new()
@@ -113,6 +114,10 @@ pub(super) fn router(backend: Backend) -> Router {
         .merge(within(
             deadline::RESTORE,
             Router::new().route("/v1/clusters/{cluster}/restore", post(backups::restore)),
+        ))
+        .merge(within(
+            deadline::ROTATION,
+            Router::new().route("/v1/clusters/{cluster}/credentials/rotate", post(clusters::rotate)),
         ))
         .merge(within(deadline::PLAN, Router::new().route("/v1/kcp/handover/plan", post(kcp::plan))))
         .merge(within(deadline::UPGRADE, Router::new().route("/v1/daemon/upgrade", post(daemon::upgrade))))

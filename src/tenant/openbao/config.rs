@@ -2,6 +2,7 @@
 
 use super::super::pki::Pki;
 use super::files::Files;
+use super::seal::SealKey;
 use std::path::Path;
 
 /// Read by the self-initialisation below, on the first start only.
@@ -13,7 +14,7 @@ pub(super) const PASSWORD_VARIABLE: &str = "INITIAL_OPS_PASSWORD";
 pub(super) fn text(files: &Files, pki: &Pki) -> String {
     let certificate = quoted(&pki.certificate("bao"));
     let key = quoted(&pki.key("bao"));
-    let seal = serde_json::Value::from(format!("file://{}", files.seal_key().display()));
+    let seal = seal(files);
     format!(
         r#"storage "postgresql" {{
   table = "openbao_kv_store"
@@ -30,9 +31,7 @@ disable_clustering = true
 ui = false
 log_format = "json"
 seal "static" {{
-  current_key_id = "k1"
-  current_key = {seal}
-}}
+{seal}}}
 initialize "setup" {{
   request "mount-kv" {{
     operation = "update"
@@ -60,6 +59,16 @@ initialize "setup" {{
 }}
 "#
     )
+}
+
+/// The key that seals and, during a rotation, the one that still opens. Blocking.
+fn seal(files: &Files) -> String {
+    let key = |which: &str, key: &SealKey| {
+        let file = serde_json::Value::from(format!("file://{}", key.path.display()));
+        format!("  {which}_key_id = \"{}\"\n  {which}_key = {file}\n", key.id())
+    };
+    let previous = files.previous_seal_key().map(|previous| key("previous", &previous));
+    key("current", &files.seal_key()) + &previous.unwrap_or_default()
 }
 
 /// HCL strings escape like JSON's.

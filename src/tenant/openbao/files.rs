@@ -4,11 +4,11 @@ use super::super::config_file;
 use super::super::pki::{PkiError, random_key};
 use crate::files::{self, FileError};
 use berth_actors::spec::User;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The directory of one vault.
 #[derive(Debug, Clone)]
-pub(super) struct Files {
+pub(crate) struct Files {
     pub(super) dir: PathBuf,
     pub(super) owner: Option<User>,
 }
@@ -20,26 +20,25 @@ pub(super) enum Vault {
     Initialised,
     /// None has: whatever lies in the database is a torn initialisation.
     Fresh { password: String },
-    /// Initialised, but this file is gone, without which nobody gets in.
+    /// Initialised, but this file is gone or torn, without which nobody gets in.
     Lost(PathBuf),
 }
 
 impl Files {
+    pub(crate) fn of(data_dir: &Path, owner: Option<User>) -> Self {
+        Self { dir: data_dir.join("bao"), owner }
+    }
     pub(super) fn config(&self) -> PathBuf {
         self.dir.join("bao.hcl")
     }
-    /// 32 raw bytes.
-    pub(super) fn seal_key(&self) -> PathBuf {
-        self.dir.join("unseal.key")
-    }
-    pub(super) fn password(&self) -> PathBuf {
+    pub(crate) fn password(&self) -> PathBuf {
         self.dir.join("ops-password")
     }
     fn mark(&self) -> PathBuf {
         self.dir.join("initialised")
     }
 
-    pub(super) fn is_initialised(&self) -> bool {
+    pub(crate) fn is_initialised(&self) -> bool {
         self.mark().exists()
     }
 
@@ -47,10 +46,13 @@ impl Files {
     pub(super) fn prepare(&self, config: &str) -> Result<Vault, PkiError> {
         files::private_dir(&self.dir, self.owner)?;
         config_file::keep(&self.config(), config.as_bytes(), self.owner)?;
-        let (seal, password) = (self.seal_key(), self.password());
+        let (seal, password) = (self.seal_key().path, self.password());
         if self.is_initialised() {
-            let lost = [seal, password].into_iter().find(|path| !path.exists());
-            return Ok(lost.map_or(Vault::Initialised, Vault::Lost));
+            // OpenBao says of another length only that it does not know its encoding, and ends.
+            if files::read_optional(&seal)?.is_none_or(|key| key.len() != 32) {
+                return Ok(Vault::Lost(seal));
+            }
+            return Ok(if password.exists() { Vault::Initialised } else { Vault::Lost(password) });
         }
         if !seal.exists() {
             files::write_atomic(&seal, &random_key()?, self.owner)?;
@@ -91,11 +93,11 @@ mod tests {
     fn secrets_are_made_once_and_the_vault_is_fresh_until_a_login_worked() {
         let (_dir, files) = files();
         let first = files.prepare("a").unwrap();
-        let seal = std::fs::read(files.seal_key()).unwrap();
+        let seal = std::fs::read(files.seal_key().path).unwrap();
         assert_eq!(seal.len(), 32);
         assert!(matches!(&first, Vault::Fresh { password } if password.len() == 64));
         assert_eq!(files.prepare("b").unwrap(), first);
-        assert_eq!(std::fs::read(files.seal_key()).unwrap(), seal);
+        assert_eq!(std::fs::read(files.seal_key().path).unwrap(), seal);
         files.mark_initialised().unwrap();
         assert_eq!(files.prepare("b").unwrap(), Vault::Initialised);
         assert_eq!(std::fs::read(files.config()).unwrap(), b"b");
@@ -106,8 +108,8 @@ mod tests {
         let (_dir, files) = files();
         files.prepare("a").unwrap();
         files.mark_initialised().unwrap();
-        std::fs::remove_file(files.seal_key()).unwrap();
-        assert_eq!(files.prepare("a").unwrap(), Vault::Lost(files.seal_key()));
-        assert!(!files.seal_key().exists());
+        std::fs::remove_file(files.seal_key().path).unwrap();
+        assert_eq!(files.prepare("a").unwrap(), Vault::Lost(files.seal_key().path));
+        assert!(!files.seal_key().path.exists());
     }
 }

@@ -2,7 +2,7 @@
 //! initialisation.
 
 use super::super::defaults;
-use crate::https::Https;
+use crate::https::{Https, HttpsError};
 use crate::one_line::one_line;
 use http::{Method, StatusCode};
 use std::net::SocketAddr;
@@ -25,23 +25,40 @@ pub(super) async fn try_once(https: &Https, address: SocketAddr, password: &str)
     if health != StatusCode::OK {
         return Answer::NotYet(format!("OpenBao health {}", health.as_u16()));
     }
-    let body = serde_json::json!({ "password": password }).to_string().into_bytes();
-    let url = format!("{base}/auth/userpass/login/ops");
-    let (status, body) = match https.send(Method::POST, &url, &[], body, defaults::PROBE_ANSWER).await {
+    let (status, token) = match log_in(https, address, password).await {
         Ok(answer) => answer,
         Err(error) => return Answer::NotYet(error.to_string()),
     };
     let answer = judge(status);
-    let token = serde_json::from_slice::<serde_json::Value>(&body)
-        .ok()
-        .and_then(|answer| answer["auth"]["client_token"].as_str().map(str::to_owned));
     if let (Answer::In, Some(token)) = (&answer, token) {
-        let url = format!("{base}/auth/token/revoke-self");
-        let headers = [("X-Vault-Token", token.as_str())];
-        // A token left behind ends by itself.
-        let _best_effort = https.send(Method::POST, &url, &headers, Vec::new(), defaults::PROBE_ANSWER).await;
+        give_back(https, address, &token).await;
     }
     answer
+}
+
+async fn log_in(
+    https: &Https,
+    address: SocketAddr,
+    password: &str,
+) -> Result<(StatusCode, Option<String>), HttpsError> {
+    let body = serde_json::json!({ "password": password }).to_string().into_bytes();
+    let url = format!("https://{address}/v1/auth/userpass/login/ops");
+    let (status, body) = https.send(Method::POST, &url, &[], body, defaults::PROBE_ANSWER).await?;
+    let answer = serde_json::from_slice::<serde_json::Value>(&body).ok();
+    Ok((status, answer.and_then(|answer| answer["auth"]["client_token"].as_str().map(str::to_owned))))
+}
+
+/// A token of the vault's operator, for whoever gives it back.
+pub(super) async fn token(https: &Https, address: SocketAddr, password: &str) -> Result<String, String> {
+    let (status, token) = log_in(https, address, password).await.map_err(|error| error.to_string())?;
+    token.ok_or_else(|| format!("OpenBao answers the ops login with {}", status.as_u16()))
+}
+
+/// A token left behind ends by itself.
+pub(super) async fn give_back(https: &Https, address: SocketAddr, token: &str) {
+    let url = format!("https://{address}/v1/auth/token/revoke-self");
+    let headers = [("X-Vault-Token", token)];
+    let _best_effort = https.send(Method::POST, &url, &headers, Vec::new(), defaults::PROBE_ANSWER).await;
 }
 
 /// 400: wrong password; 403: no such login. 500 while its database is away.

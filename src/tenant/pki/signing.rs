@@ -52,7 +52,7 @@ pub(super) fn make(what: &str) -> impl Fn(rcgen::Error) -> PkiError + '_ {
 }
 
 /// A key of P-256: Berth's own are PKCS #8, those of k3s the older SEC 1, which ring does not read.
-pub(super) fn load_key(path: &Path) -> Result<KeyPair, PkiError> {
+pub(crate) fn load_key(path: &Path) -> Result<KeyPair, PkiError> {
     let unusable = |reason: String| PkiError::Unusable { path: path.to_owned(), reason };
     let pem = read(path)?;
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|e| unusable(e.to_string()))?;

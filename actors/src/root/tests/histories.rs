@@ -21,6 +21,7 @@ fn act() -> impl Strategy<Value = Act> {
         tenant.clone().prop_map(|name| Command::StartTenant { name }),
         tenant.clone().prop_map(|name| Command::StopTenant { name }),
         tenant.clone().prop_map(|name| Command::RestartTenant { name }),
+        tenant.clone().prop_map(|name| Command::RestartStep { name, component: "kine".into() }),
         tenant.clone().prop_map(|name| Command::RetryTenant { name }),
         tenant.clone().prop_map(|name| Command::CreateTenant { name }),
         tenant.prop_map(|name| Command::DeleteTenant { name }),

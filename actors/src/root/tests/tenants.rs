@@ -147,6 +147,23 @@ async fn stop_and_start_of_a_tenant_are_answered_on_arrival() {
 }
 
 #[actix::test]
+async fn one_component_restarts_by_order_and_the_rest_runs_on() {
+    let world = FakeWorld::default().with_tenant("demo");
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let pid = |name: &str| world.host.pid(name).unwrap();
+    let (postgres, apiserver) = (pid("demo/postgres"), pid("demo/apiserver"));
+    let order = |name: &str| Command::RestartStep { name: name.into(), component: "apiserver".into() };
+    root.send(order("demo")).await.unwrap().unwrap();
+    assert_eq!(pid("demo/postgres"), postgres);
+    assert_ne!(pid("demo/apiserver"), apiserver);
+    until(&root, all_ready).await;
+    root.send(stop("demo")).await.unwrap().unwrap();
+    assert!(matches!(root.send(order("demo")).await.unwrap(), Err(Refusal::Conflict(_))));
+    assert!(matches!(root.send(order("nobody")).await.unwrap(), Err(Refusal::NotFound(_))));
+}
+
+#[actix::test]
 async fn a_start_during_a_stop_brings_it_up_again_and_answers_both() {
     let world = FakeWorld::default().with_tenant("demo");
     world.host.deafen("demo/apiserver");
