@@ -72,7 +72,7 @@ pub struct DrainConfig {
     /// A client that has not spoken for this many limits before the drain is not waited for: it would hardly speak in the
     /// half of one. A watch, or a connection kept in reserve.
     pub long_silent: u32,
-    /// Longest an answer is held. It is the only latency a drain adds.
+    /// Longest an answer is held: what a drain adds to it, but for the new connection that follows.
     pub hold: Duration,
     /// Bytes that go through unheld after a hold that led to no cut, before the next try.
     pub pause: Duration,

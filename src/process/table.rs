@@ -6,6 +6,7 @@
 use super::{identity, mark};
 use procfs::process::Process;
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -42,7 +43,7 @@ impl Entry {
 impl Marks {
     pub(super) fn read(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        let environ = process.environ().unwrap_or_default();
+        let environ = environment(&process).unwrap_or_default();
         let variable = |name: &str| Some(environ.get(std::ffi::OsStr::new(name))?.to_str()?.to_owned());
         Some(Self {
             token: variable(mark::TOKEN),
@@ -51,6 +52,32 @@ impl Marks {
             cwd: process.cwd().unwrap_or_default(),
         })
     }
+}
+
+/// Looks at a process that is between two programs. Each gives way, so that one that waits for this very CPU gets on.
+const LOOKS_AT_AN_EXEC: usize = 200;
+/// `PF_KTHREAD` of linux/sched.h: it has no environment, ever.
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+/// The environment of its program. While the kernel puts a program in place of another, there is none for a moment, or for as
+/// long as the CPU is somebody else's; the address where it is to be is 0 then, as in a process that is ending.
+fn environment(process: &Process) -> procfs::ProcResult<HashMap<OsString, OsString>> {
+    for _ in 0..LOOKS_AT_AN_EXEC {
+        let environ = process.environ()?;
+        if !environ.is_empty() {
+            return Ok(environ);
+        }
+        let stat = process.stat()?;
+        if stat.flags & KERNEL_THREAD != 0 || identity::is_dead(&stat) {
+            return Ok(environ);
+        }
+        if stat.env_start != Some(0) {
+            // Put in place since; or it really is empty.
+            return process.environ();
+        }
+        std::thread::yield_now();
+    }
+    process.environ()
 }
 
 /// A list without stats takes a fraction of a millisecond. On a host where something is always starting, the rest of what
@@ -150,5 +177,30 @@ impl SharedTable {
 impl Entry {
     pub(super) fn with_marks(self, marks: Marks) -> Self {
         Self { marks: OnceLock::from(marks), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_program_that_does_nothing_but_execute_itself_shows_its_mark_in_every_look() {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "exec /bin/sh -c \"$0\" \"$0\"", "exec /bin/sh -c \"$0\" \"$0\""])
+            .env_clear()
+            .env(mark::TOKEN, "ours")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let hidden = (0..1000).filter(|_| {
+            let marks = Marks::read(child.id()).unwrap();
+            marks.token.as_deref() != Some("ours")
+        });
+        let hidden = hidden.count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(hidden, 0);
     }
 }

@@ -53,12 +53,13 @@ pub async fn run(berth: &mut Berth, load: &mut Load) -> Result<Vec<String>, Stri
     crashes.kill_the_active_kcp().await?;
     crashes.kill_kine().await?;
     crashes.kill_postgres().await?;
-    if super::berth::fault_points_exist() {
-        for phase in PHASES {
-            crashes.kill_the_daemon_at(phase).await?;
-        }
+    for phase in PHASES {
+        crashes.kill_the_daemon_at(phase).await?;
     }
-    crashes.upgrade_in_mid_handover().await?;
+    // The one is taken back, the other gone on with.
+    for phase in ["started", "retargeted"] {
+        crashes.upgrade_in_mid_handover(phase).await?;
+    }
     Ok(crashes.broken)
 }
 
@@ -187,23 +188,23 @@ impl Crashes<'_> {
         Ok(())
     }
 
-    async fn upgrade_in_mid_handover(&mut self) -> Result<(), String> {
+    async fn upgrade_in_mid_handover(&mut self, phase: &str) -> Result<(), String> {
         let before = self.active().await?;
         let since = counts(&self.load.board);
         let (client, handing) = (self.berth.client(), self.berth.client());
         let handover =
             tokio::spawn(async move { handing.handover(Wish::Plain).await.map(|status| status.outcome) });
-        let drain = |status: &TreeStatus| {
+        let has_come = |status: &TreeStatus| {
             let handover = status.handover.as_ref();
-            handover.is_some_and(|handover| handover.phases.iter().any(|phase| phase.phase == "started"))
+            handover.is_some_and(|handover| handover.phases.iter().any(|past| past.phase == phase))
         };
-        self.berth.until("a handover to be under way", drain).await?;
+        self.berth.until(&format!("a handover to be {phase}"), has_come).await?;
         let upgrade = client.upgrade(&Berth::program()).await;
         let handover = timeout(FAULT, handover).await;
         let after = self.active().await?;
-        println!("upgrade in mid-handover: {upgrade:?}; the handover: {handover:?}");
-        self.judge(&format!("an upgrade in mid-handover, from slot {before}, now {after}"), &since, anything)
-            .await;
+        println!("upgrade in a handover that was {phase}: {upgrade:?}; the handover: {handover:?}");
+        let what = format!("an upgrade in a handover that was {phase}, from slot {before}, now {after}");
+        self.judge(&what, &since, anything).await;
         let board = self.load.board.clone();
         for (number, class) in board.classes.iter().enumerate().filter(|(_, class)| class.fresh) {
             let failures = board.tally(number).failures[since[number]..].to_vec();

@@ -3,7 +3,7 @@
 //! ```text
 //! args      what is asked           classes   the clients there are        gate     how fast they ask
 //! session   a load, start to end ─▶ requests, watching, kube_rs over line (hyper), and go (net/http)
-//! board     what they saw           report    tables, and the bars a run must hold
+//! board     what they saw           report, bars      tables, and the bars a run must hold
 //! berth     a daemon of our own     handovers, crashes  what is done to it meanwhile
 //! ```
 //! The test `load` runs a short form; the example is the long one, and a load for anybody's front.
@@ -21,6 +21,7 @@
 )]
 
 mod args;
+mod bars;
 pub mod berth;
 mod board;
 mod classes;
@@ -72,7 +73,7 @@ pub fn main() -> ExitCode {
             _ = tokio::signal::ctrl_c() => Err("interrupted".to_owned()),
         }
     });
-    match outcome {
+    match outcome.map(|outcome| [outcome.broken, outcome.missed].concat()) {
         Ok(broken) if broken.is_empty() => {
             println!("every bar holds");
             ExitCode::SUCCESS
@@ -88,7 +89,22 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(args: &Args) -> Result<Vec<String>, String> {
+/// What a run came to. Empty: every bar holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// A request that must not fail, a write that is lost, a watch that was not told.
+    pub broken: Vec<String>,
+    /// Bars of time, which a busy machine misses by itself.
+    pub missed: Vec<String>,
+}
+
+impl From<Vec<String>> for Outcome {
+    fn from(broken: Vec<String>) -> Self {
+        Self { broken, missed: Vec::new() }
+    }
+}
+
+async fn run(args: &Args) -> Result<Outcome, String> {
     if let Some((front, kubeconfig)) = &args.at {
         return elsewhere(*front, kubeconfig, args).await;
     }
@@ -99,7 +115,12 @@ async fn run(args: &Args) -> Result<Vec<String>, String> {
 }
 
 /// A load on a Berth of our own, whose parts die one after the other.
-pub async fn through_crashes() -> Result<Vec<String>, String> {
+pub async fn through_crashes() -> Result<Outcome, String> {
+    if !berth::fault_points_exist() {
+        return Err(
+            "this build has no places for the daemon to die at: cargo build, without --release".to_owned()
+        );
+    }
     let mut berth = Berth::new(None);
     berth.ensure_daemon();
     berth.serving().await?;
@@ -110,7 +131,7 @@ pub async fn through_crashes() -> Result<Vec<String>, String> {
     let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
     println!("{}", Run::default().table(&board));
     broken.extend(report::accounts(&board));
-    Ok(broken)
+    Ok(broken.into())
 }
 
 fn chosen(own_slots: bool, only: &[String]) -> Vec<Class> {
@@ -123,15 +144,15 @@ fn chosen(own_slots: bool, only: &[String]) -> Vec<Class> {
 }
 
 /// A load on a front that somebody else runs, and hands over or not as they like.
-async fn elsewhere(front: SocketAddr, kubeconfig: &Path, args: &Args) -> Result<Vec<String>, String> {
+async fn elsewhere(front: SocketAddr, kubeconfig: &Path, args: &Args) -> Result<Outcome, String> {
     let mut load = Load::start(Target::read(kubeconfig, front)?, chosen(false, &args.only)).await?;
     load.speed(Speed::Full).await;
     let from = load.board.now();
     tokio::time::sleep(args.seconds.unwrap_or(USUAL)).await;
     let windows = vec![Window { from, to: load.board.now(), handover: false }];
-    let (board, run) = (load.finish().await?, Run { windows, turns: Vec::new() });
+    let (board, run) = (load.finish().await?, Run { windows, ..Run::default() });
     println!("{}", run.table(&board));
-    Ok(run.broken(&board, true))
+    Ok(run.broken(&board, true).into())
 }
 
 /// A load on a Berth of our own, through so many handovers.
@@ -139,7 +160,7 @@ pub async fn through_handovers(
     handovers: usize,
     goaway: Option<&str>,
     only: &[String],
-) -> Result<Vec<String>, String> {
+) -> Result<Outcome, String> {
     let mut berth = Berth::new(goaway);
     berth.ensure_daemon();
     berth.serving().await?;
@@ -151,6 +172,8 @@ pub async fn through_handovers(
         if let Some(turn) = turn.map_err(|reason| format!("{reason}\n{}", berth.last_words()))? {
             println!("handover {number} in {} ms: {:?}", turn.whole_ms, turn.drain);
             run.turns.push(turn);
+        } else {
+            run.rolled_back += 1;
         }
     }
     let board = load.finish().await.map_err(|reason| format!("{reason}\n{}", berth.last_words()))?;
@@ -159,5 +182,5 @@ pub async fn through_handovers(
     if run.turns.is_empty() {
         broken.push("every handover was rolled back".to_owned());
     }
-    Ok(broken)
+    Ok(Outcome { broken, missed: bars::missed(&run, &board) })
 }

@@ -26,6 +26,7 @@ pub struct Turn {
 pub struct Run {
     pub windows: Vec<Window>,
     pub turns: Vec<Turn>,
+    pub rolled_back: usize,
 }
 
 /// Watch and object, where a watch was not told of a write, or of a deletion.
@@ -62,7 +63,7 @@ fn fates(board: &Board, class: usize) -> BTreeMap<Fate, usize> {
 }
 
 /// In each window, microseconds: the longest answer that ended in it, and the longest time without one.
-fn longest(board: &Board, class: usize, windows: &[Window], handover: bool) -> Vec<(u64, u64)> {
+pub fn longest(board: &Board, class: usize, windows: &[Window], handover: bool) -> Vec<(u64, u64)> {
     let mut answers = board.tally(class).answers.clone();
     answers.sort_unstable_by_key(|answer| answer.at);
     let of = |window: &Window| {
