@@ -7,6 +7,7 @@ mod common;
 use berth::https::Https;
 use berth_actors::status::TreeStatus;
 use common::{Dev, Home, all_ready, api, host, pids};
+use kube::api::{Api, DynamicObject, PostParams};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::collections::BTreeMap;
 use std::io::IoSliceMut;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
+
+type Maps = Api<DynamicObject>;
 
 /// Every process of the tree, by name.
 fn everything(status: &TreeStatus) -> BTreeMap<String, u32> {
@@ -69,6 +72,30 @@ impl Clients {
     }
 }
 
+/// Of a tenant's API server, directly.
+fn readers(maps: Maps) -> Clients {
+    Clients::start(1, move || {
+        let maps = maps.clone();
+        async move {
+            let value = maps.get("acknowledged").await.map_err(|error| error.to_string())?;
+            (value.data["data"]["key"] == "yes").then_some(()).ok_or_else(|| "another value".to_owned())
+        }
+    })
+}
+
+/// Each write has a name of its own, and is read back.
+fn writers(maps: Maps) -> Clients {
+    let next = Arc::new(AtomicU64::new(0));
+    Clients::start(1, move || {
+        let (maps, name) = (maps.clone(), format!("written-{}", next.fetch_add(1, Ordering::SeqCst)));
+        async move {
+            let object = api::config_map(&name, "yes");
+            maps.create(&PostParams::default(), &object).await.map_err(|error| error.to_string())?;
+            maps.get(&name).await.map(drop).map_err(|error| error.to_string())
+        }
+    })
+}
+
 /// Through the front, on a connection of its own each time.
 fn clients_of_the_front(home: &Home) -> Clients {
     let certificate = std::fs::read(home.layout().kcp_shared().join("apiserver.crt")).unwrap();
@@ -87,32 +114,40 @@ fn clients_of_the_front(home: &Home) -> Clients {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_daemons_killed_in_a_row_fail_no_request_of_a_tenants_client_and_touch_no_process() {
+async fn fifty_daemons_killed_in_a_row_fail_no_request_of_tenants_clients_and_touch_no_process() {
     let home = Home::new();
     let mut dev = home.dev(&[]);
+    dev.ready().await;
+    home.ok(&["cluster", "create", "second"]);
     let before = everything(&dev.ready().await);
-    let kubeconfig = home.layout().cluster("demo").join("kubeconfig");
-    let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
-    api::create_config_map(&maps, "acknowledged", "yes").await;
-    let clients = Clients::start(2, move || {
-        let maps = maps.clone();
-        async move {
-            let value = maps.get("acknowledged").await.map_err(|error| error.to_string())?;
-            (value.data["data"]["key"] == "yes").then_some(()).ok_or_else(|| "another value".to_owned())
-        }
-    });
+    let mut clients = Vec::new();
+    for tenant in ["demo", "second"] {
+        let kubeconfig = home.layout().cluster(tenant).join("kubeconfig");
+        let maps = api::config_maps(api::client(&kubeconfig, None).await, "default");
+        api::create_config_map(&maps, "acknowledged", "yes").await;
+        clients.extend([readers(maps.clone()), writers(maps)]);
+    }
+    let socket = home.layout().control_socket();
     for life in 0..50 {
         dev.kill();
+        // The next one makes it anew.
+        let _ = std::fs::remove_file(&socket);
         dev = home.dev(&[]);
         // Some live long enough to adopt everything, some to open their control socket, some to do nothing at all.
         match life % 3 {
             0 => _ = dev.ready().await,
-            1 => host::created(&home.layout().control_socket()).await,
+            1 => {
+                while !socket.exists() {
+                    host::created(&socket).await;
+                }
+            }
             _ => {}
         }
     }
     assert_eq!(everything(&dev.ready().await), before);
-    assert!(clients.none_failed().await > 100);
+    for clients in clients {
+        assert!(clients.none_failed().await > 100);
+    }
     assert!(dev.stop().success());
     assert_eq!(host::processes_below(&home.state()), []);
 }

@@ -103,6 +103,11 @@ impl ProcessHost {
     }
 
     #[cfg(test)]
+    pub(super) fn has_cgroups(&self) -> bool {
+        self.shared.cgroups.is_some()
+    }
+
+    #[cfg(test)]
     pub(super) fn without_cgroups(layout: &Layout) -> Result<Self, FileError> {
         let mut host = Self::new(layout)?;
         if let Some(shared) = Arc::get_mut(&mut host.shared) {

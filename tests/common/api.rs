@@ -18,12 +18,15 @@ pub fn config_maps(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource)
 }
 
-pub async fn create_config_map(api: &Api<DynamicObject>, name: &str, value: &str) {
-    let object = serde_json::from_value(serde_json::json!({
+pub fn config_map(name: &str, value: &str) -> DynamicObject {
+    serde_json::from_value(serde_json::json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value},
     }))
-    .unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
+    .unwrap()
+}
+
+pub async fn create_config_map(api: &Api<DynamicObject>, name: &str, value: &str) {
+    api.create(&PostParams::default(), &config_map(name, value)).await.unwrap();
 }
 
 pub async fn read_config_map(api: &Api<DynamicObject>, name: &str) -> String {

@@ -332,7 +332,9 @@ proptest! {
     /// deaths end everything is ready again.
     #[test]
     fn order_holds_under_any_deaths(choices in prop::collection::vec((0usize..5, 0u8..8), 1..200)) {
-        let mut chain = Chain::new(&tenant()).unwrap();
+        let steps = tenant();
+        let rides_through = |later: usize, at: usize| steps[later].reaction_to(&steps[at].component) != Reaction::Restart;
+        let mut chain = Chain::new(&steps).unwrap();
         let mut life = vec![Stage::Down; 5];
         let mut todo: Vec<Effect> = chain.step(Event::Up);
         let check = |chain: &mut Chain, life: &mut Vec<Stage>, todo: &mut Vec<Effect>, index: usize, new: Life, stage: Stage| {
@@ -345,7 +347,13 @@ proptest! {
                         life[at] = Stage::Starting;
                     }
                     Effect::Recheck(at, _) => life[at] = Stage::Starting,
-                    Effect::Stop(at) => life[at] = Stage::Stopping,
+                    Effect::Stop(at) => {
+                        let in_order = (at + 1..life.len()).all(|later| {
+                            [Stage::Down, Stage::Dead, Stage::Due].contains(&life[later]) || rides_through(later, at)
+                        });
+                        prop_assert!(in_order, "{at} stopped too early: {life:?}");
+                        life[at] = Stage::Stopping;
+                    }
                     _ => {}
                 }
             }
