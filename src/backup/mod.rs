@@ -14,6 +14,8 @@
 
 mod archive;
 mod contents;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 pub mod manifest;
 pub mod staging;
 pub mod take;

@@ -2,6 +2,7 @@
 
 use super::manifest::{HEADER, Header, MANIFEST, Manifest, Member, Unreadable, is_inside};
 use crate::files::FileError;
+use crate::one_line::one_line;
 use berth_actors::spec::User;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -37,14 +38,27 @@ pub enum BackupError {
     File(#[from] FileError),
 }
 
+impl BackupError {
+    /// A name in a foreign file may hold anything.
+    fn on_one_line(self) -> Self {
+        match self {
+            Self::Foreign(text) => Self::Foreign(one_line(text)),
+            Self::Torn(text) => Self::Torn(one_line(text)),
+            Self::Digest(name) => Self::Digest(one_line(name)),
+            Self::Member(text) => Self::Member(one_line(text)),
+            newer_or_ours @ (Self::Newer { .. } | Self::Space { .. } | Self::File(_)) => newer_or_ours,
+        }
+    }
+}
+
 /// Reads all of it and keeps nothing.
 pub fn verify(backup: impl Read) -> Result<Manifest, BackupError> {
-    read(backup, None)
+    read(backup, None).map_err(BackupError::on_one_line)
 }
 
 /// The same, and unpacks it below `into`, which exists and is empty, for `owner`. What is there after an error is worthless.
 pub fn unpack(backup: impl Read, into: &Path, owner: Option<User>) -> Result<Manifest, BackupError> {
-    read(backup, Some((into, owner)))
+    read(backup, Some((into, owner))).map_err(BackupError::on_one_line)
 }
 
 fn read(mut backup: impl Read, into: Option<(&Path, Option<User>)>) -> Result<Manifest, BackupError> {
@@ -76,7 +90,7 @@ fn read(mut backup: impl Read, into: Option<(&Path, Option<User>)>) -> Result<Ma
         let mut entry = entry.map_err(torn)?;
         let path = entry.path().map_err(torn)?.into_owned();
         if manifest.is_some() {
-            return Err(BackupError::Member(format!("{} comes after the manifest", path.display())));
+            return Err(BackupError::Member(format!("{path:?} comes after the manifest")));
         }
         if path == Path::new(MANIFEST) {
             manifest = Some(Manifest::parse(&record(&mut entry)?).map_err(unreadable)?);

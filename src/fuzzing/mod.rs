@@ -7,6 +7,7 @@
 #![doc(hidden)]
 
 pub use crate::assets::fuzz::{asset_record, catalogue, wheel};
+pub use crate::backup::fuzz::backup;
 pub use crate::ccm::fuzz::{ccm_environment, ccm_kubeconfig, nodes};
 pub use crate::config::fuzz::config;
 pub use crate::control::fuzz::{control_answers, control_requests};
@@ -18,6 +19,7 @@ pub use crate::kcp::fuzz::{kcp_answers, kcp_kubeconfig, kcp_log, kcp_state};
 pub use crate::log_line::fuzz::log_lines;
 pub use crate::preflight::fuzz::host_tables;
 pub use crate::process::fuzz::{ledger, process_tables};
+pub use crate::supervise::fuzz::services;
 pub use crate::tenant::fuzz::{component_logs, ports, postmaster_lock};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -29,8 +31,9 @@ mod tests;
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also its corpus's.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("asset_record", asset_record),
+    ("backup", backup),
     ("catalogue", catalogue),
     ("ccm_environment", ccm_environment),
     ("ccm_kubeconfig", ccm_kubeconfig),
@@ -51,6 +54,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("ports", ports),
     ("postmaster_lock", postmaster_lock),
     ("process_tables", process_tables),
+    ("services", services),
     ("sock_diag", sock_diag),
     ("tls_stream", tls_stream),
     ("wheel", wheel),

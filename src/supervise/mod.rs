@@ -10,6 +10,8 @@
 mod defaults;
 mod estate;
 mod files;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod readiness;
 mod service;
 mod spec;

@@ -5,6 +5,7 @@
 
 use crate::config::{Account, Span};
 use crate::names;
+use crate::one_line::one_line;
 use berth_actors::spec::Signal;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -100,17 +101,22 @@ impl From<StopSignal> for Signal {
 pub(super) fn load(path: &Path) -> Result<Vec<Service>, SpecError> {
     let text =
         fs::read_to_string(path).map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
-    let invalid = |reason: String| SpecError::Invalid { path: path.to_owned(), reason };
+    parse(&text, path)
+}
+
+/// `path` tells JSON from TOML.
+pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Service>, SpecError> {
+    let invalid = |reason: String| SpecError::Invalid { path: path.to_owned(), reason: one_line(reason) };
     let File { services } = if path.extension().is_some_and(|extension| extension == "json") {
-        serde_json::from_str(&text).map_err(|error| invalid(error.to_string()))?
+        serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?
     } else {
-        toml::from_str(&text).map_err(|error| invalid(error.message().replace('\n', ", ")))?
+        toml::from_str(text).map_err(|error| invalid(error.message().replace('\n', ", ")))?
     };
     for service in &services {
         check(service).map_err(|reason| SpecError::Service {
             path: path.to_owned(),
-            service: service.name.clone(),
-            reason,
+            service: one_line(&service.name),
+            reason: one_line(reason),
         })?;
     }
     in_order(services).map_err(invalid)

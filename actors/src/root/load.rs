@@ -60,13 +60,16 @@ impl Root {
                 root.course = Course::Down;
                 // Nothing was adopted: what runs runs on, and nobody is told that it is down.
                 root.waiters.down(&Err(refusal.clone()));
+                root.waiters.loaded(&Err(refusal.clone()));
                 return Err(refusal);
             }
             if root.down_after_load {
                 root.go_down(ctx);
+                root.waiters.loaded(&Err(stopping()));
                 return Err(stopping());
             }
             root.settle(ctx);
+            root.waiters.loaded(&Ok(()));
             Ok(())
         }))
     }

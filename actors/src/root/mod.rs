@@ -340,6 +340,15 @@ impl Handler<Command> for Root {
                 self.settle(ctx);
                 Box::pin(async move { done(on_arrival(wait).await) }.into_actor(self))
             }
+            // The control socket is there before the records are read: a script that waited for it has waited enough.
+            command if self.course == Course::Loading => {
+                let (loaded, root) = (self.waiters.for_load(), ctx.address());
+                let again = async move {
+                    on_arrival(loaded).await?;
+                    root.send(command).await.unwrap_or_else(|_| Err(stopping()))
+                };
+                Box::pin(again.into_actor(self))
+            }
             _ if !self.is_up() => {
                 Box::pin(fut::err(Refusal::Conflict("the daemon is not up yet".to_owned())))
             }

@@ -19,6 +19,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     of_chains: Vec<Waiter>,
+    loaded: Vec<oneshot::Sender<Arrival>>,
     all_ready: Vec<oneshot::Sender<Arrival>>,
     all_down: Vec<oneshot::Sender<Arrival>>,
 }
@@ -39,6 +40,13 @@ impl Waiters {
     pub(crate) fn for_chain(&mut self, chain: &str, want: ChainState) -> Wait {
         let (reply, wait) = oneshot::channel();
         self.of_chains.push(Waiter { chain: chain.to_owned(), want, reply });
+        wait
+    }
+
+    /// Until the durable records are read, and every chain is known.
+    pub(crate) fn for_load(&mut self) -> Wait {
+        let (reply, wait) = oneshot::channel();
+        self.loaded.push(reply);
         wait
     }
 
@@ -84,6 +92,12 @@ impl Waiters {
 
     pub(crate) fn wants_all_ready(&self) -> bool {
         !self.all_ready.is_empty()
+    }
+
+    pub(crate) fn loaded(&mut self, arrival: &Arrival) {
+        for reply in self.loaded.drain(..) {
+            let _ = reply.send(arrival.clone());
+        }
     }
 
     pub(crate) fn ready(&mut self, arrival: &Arrival) {

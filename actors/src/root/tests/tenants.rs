@@ -138,6 +138,21 @@ async fn a_created_tenant_is_durable_before_it_runs_and_deleted_without_a_trace(
 }
 
 #[actix::test]
+async fn a_command_that_comes_while_the_records_are_read_is_carried_out_after_that() {
+    let world = FakeWorld::default().with_tenant("demo");
+    tokio::time::pause();
+    let root = Root::new(world.world()).start();
+    let (up, created, unknown) = tokio::join!(
+        root.send(Command::Up),
+        root.send(Command::CreateTenant { name: "second".into() }),
+        root.send(Command::StopTenant { name: "nobody".into() }),
+    );
+    assert_eq!(up.unwrap(), Ok(Reply::Done));
+    assert_eq!(created.unwrap(), Ok(Reply::Done));
+    assert!(matches!(unknown.unwrap(), Err(Refusal::NotFound(_))));
+}
+
+#[actix::test]
 async fn stop_and_start_of_a_tenant_are_answered_on_arrival() {
     let world = FakeWorld::default().with_tenant("demo");
     let root = started(&world).await;
