@@ -133,6 +133,10 @@ pub(super) fn unpack(
         if member.enclosed_name().is_none() || Path::new(&target).is_absolute() {
             return Err(broken(format!("its member {} leads outside", one_line(member.name()))));
         }
+        // `file/.` is a directory's name, which the path's own parts do not show.
+        if target.split('/').any(|step| step == ".") {
+            return Err(broken(format!("its member {} is no name of a file", one_line(member.name()))));
+        }
         total = member.size().saturating_add(total);
         chosen.push((index, tree.join(target)));
     }
@@ -249,6 +253,17 @@ mod tests {
         let members = BTreeMap::from([("bao/".to_owned(), String::new())]);
         let error = unpack(&wheel, &members, &dir.path().join("tree"), &|_, _| ()).unwrap_err();
         assert!(error.to_string().contains("leads outside"), "{error}");
+    }
+
+    #[test]
+    fn a_member_that_is_named_like_a_directory_is_refused_by_its_wheel() {
+        let dir = tempfile::tempdir().unwrap();
+        let wheel = wheel(dir.path(), &[("pg/share/.", 0o644)]);
+        let error = unpack(&wheel, &chosen(), &dir.path().join("tree"), &|_, _| ()).unwrap_err();
+        assert!(
+            error.to_string().contains("a.whl") && error.to_string().contains("no name of a file"),
+            "{error}"
+        );
     }
 
     #[test]
