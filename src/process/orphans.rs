@@ -23,6 +23,7 @@ const AFTER_A_DEATH: Duration = Duration::from_millis(100);
 /// survivors, whose statuses are not to be taken.
 pub fn adopt() -> io::Result<()> {
     become_subreaper()?;
+    raw::seal_memory();
     raw::seal_inherited_descriptors()?;
     let mut child_ended = signal(SignalKind::child())?;
     tokio::spawn(async move {

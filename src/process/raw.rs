@@ -105,14 +105,31 @@ fn c_string(string: &OsStr) -> io::Result<CString> {
     Ok(CString::new(string.as_bytes())?)
 }
 
-/// As it was before the first birth. A child that changes its user marks the memory it shares as not to be dumped.
-static DUMPABLE: OnceLock<Option<DumpableBehavior>> = OnceLock::new();
+/// Whether the daemon's memory is closed to all but root.
+static IS_SEALED: OnceLock<()> = OnceLock::new();
+
+/// Closes a root daemon's memory to everybody else, for good; before its first birth. A child that has taken a tenant's uid is in
+/// that memory until its exec, and the kernel lets a uid trace its own processes unless their memory is not to be dumped. That
+/// mark is the memory's, not the child's: taking it back after one birth would take it from another that is under way. So
+/// nothing here ever does, and a root daemon leaves no core dump. Whoever is not root changes no user, and stays as it was.
+pub(super) fn seal_memory() {
+    IS_SEALED.get_or_init(|| {
+        if rustix::process::geteuid().is_root() {
+            mark_undumpable();
+        }
+    });
+}
+
+fn mark_undumpable() {
+    // Refused for no value but an unknown one.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
 
 /// Bears the child: inside `cgroup` where the kernel allows it, else wherever the daemon is. The kernel resets the signals
 /// that are handled here (Linux 5.5); the child, those that are ignored.
 fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Result<Newborn, Errno> {
     let _unsignalled = SignalsBlocked::new();
-    let dumpable = *DUMPABLE.get_or_init(|| rustix::process::dumpable_behavior().ok());
+    seal_memory();
     embarkation.unreset = ignored_signals();
     let inside = cgroup.and_then(|cgroup| {
         let refused = |errno: &Errno| tracing::debug!(%errno, "the kernel refuses a birth in a cgroup");
@@ -120,7 +137,7 @@ fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Re
         let newborn = clone3(flags, cgroup.as_raw_fd(), embarkation).inspect_err(refused).ok()?;
         Some(Newborn { in_cgroup: true, ..newborn })
     });
-    let forked = inside.map_or_else(|| clone3(CLONE_CLEAR_SIGHAND, 0, embarkation), Ok).or_else(|errno| {
+    inside.map_or_else(|| clone3(CLONE_CLEAR_SIGHAND, 0, embarkation), Ok).or_else(|errno| {
         embarkation.unreset = u64::MAX;
         match errno {
             Errno::INVAL => clone3(0, 0, embarkation),
@@ -128,11 +145,7 @@ fn fork(cgroup: Option<BorrowedFd<'_>>, embarkation: &mut Embarkation<'_>) -> Re
             Errno::NOSYS => clone(embarkation),
             errno => Err(errno),
         }
-    });
-    if let Some(dumpable) = dumpable {
-        let _ = rustix::process::set_dumpable_behavior(dumpable);
-    }
-    forked
+    })
 }
 
 /// What a child shares with its parent, and what its parent gets.
@@ -270,6 +283,8 @@ fn become_program(embarkation: &Embarkation<'_>) -> Result<Infallible, (Stage, E
             bound_capabilities();
         }
         become_user(user).map_err(at(Stage::User))?;
+        // The change has set what fs.suid_dumpable says, which a host may have set to 1.
+        mark_undumpable();
     }
     if birth.user.is_some() || !rustix::process::geteuid().is_root() {
         shed_capabilities().map_err(at(Stage::User))?;

@@ -80,6 +80,30 @@ async fn a_child_runs_as_the_user_it_is_given_with_no_capability_and_no_way_to_o
     }
 }
 
+/// A child that has taken its uid is in this memory until its exec: were it to be dumped again, that uid could trace it.
+#[tokio::test]
+async fn a_daemon_of_roots_memory_is_closed_for_good_and_what_it_reads_of_itself_is_not() {
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    if !rustix::process::geteuid().is_root() {
+        let before = dumpable_behavior().unwrap();
+        Bench::new().host.spawn(&id(), &Bench::new().sh("true")).await.unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), before, "who changes no user stays as it was");
+        return not_exercised("memory that a child of another user shares: only root may switch");
+    }
+    let bench = Bench::new();
+    for user in [None, Some(User { uid: 65534, gid: 65534 })] {
+        let spec = ProcessSpec { user, dir: "/".into(), ..bench.sh("true") };
+        let spawned = bench.host.spawn(&id(), &spec).await.unwrap();
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable, "{user:?}");
+        soon(bench.host.exited(&spawned.identity)).await;
+        bench.end(&spawned.identity).await;
+    }
+    for own in ["cgroup", "mountinfo", "stat", "status", "maps", "environ"] {
+        assert!(!std::fs::read(format!("/proc/self/{own}")).unwrap().is_empty(), "{own}");
+    }
+    assert!(std::fs::read_dir("/proc/self/fd").unwrap().next().is_some());
+}
+
 #[tokio::test]
 async fn a_child_of_roots_keeps_what_root_has() {
     if !rustix::process::geteuid().is_root() {
