@@ -76,6 +76,12 @@ impl<W: Write> Archive<W> {
         self.tar.into_inner()?.finish()
     }
 
+    /// What was written, without a manifest: no backup.
+    #[cfg(test)]
+    pub(super) fn abandon(self) -> W {
+        self.tar.into_inner().unwrap().finish().unwrap()
+    }
+
     fn unlisted(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         let size = bytes.len() as u64;
         self.tar.append_data(&mut entry(EntryType::Regular, 0o600, size), path, bytes)

@@ -5,19 +5,30 @@
 
 use crate::ccm;
 use crate::files::{self, FileError};
+use crate::tenant::pki;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The database, which is copied while it runs; what is written anew at each start; and what k3s unpacks of itself.
-const LEFT_OUT: [&str; 9] =
-    ["pg", "pg.new", "pki.new", "log", "kubeconfig", "k3s/data", "k3s/agent", "k3s/flex", "flex"];
+/// The database, which is copied while it runs; what is written anew at each start, or for a moment only; and what k3s unpacks
+/// of itself.
+const LEFT_OUT: [&str; 10] =
+    ["pg", "pg.new", "pki.new", "log", "tmp", "kubeconfig", "k3s/data", "k3s/agent", "k3s/flex", "flex"];
+/// Without what is in these a cluster cannot be had back.
+const ESSENTIAL: [&str; 3] = [pki::DIR, "bao", "k3s/server"];
 
 /// Files and directories below `data`, each directory before what is in it, by paths relative to it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) dirs: Vec<String>,
     pub(super) files: Vec<String>,
+    /// Links, pipes, sockets, and what has no name in UTF-8: none of it is Berth's.
+    pub(super) odd: Vec<String>,
+}
+
+/// Whether a backup is none without it.
+pub(super) fn is_essential(path: &str) -> bool {
+    ESSENTIAL.iter().any(|dir| Path::new(path).starts_with(dir))
 }
 
 pub(super) fn of(data: &Path) -> Result<Contents, FileError> {
@@ -25,22 +36,40 @@ pub(super) fn of(data: &Path) -> Result<Contents, FileError> {
     let mut pending = vec![PathBuf::new()];
     while let Some(dir) = pending.pop() {
         let failed = |source| FileError { action: "list", path: data.join(&dir), source };
-        for entry in fs::read_dir(data.join(&dir)).map_err(failed)? {
+        let entries = match fs::read_dir(data.join(&dir)) {
+            // Whoever works in there removes what he made.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && may_vanish(&dir) => continue,
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
             let entry = entry.map_err(failed)?;
             let path = dir.join(entry.file_name());
-            let Some(name) = path.to_str().filter(|_| belongs(data, &path)) else { continue };
+            if !belongs(data, &path) {
+                continue;
+            }
+            let Some(name) = path.to_str() else {
+                contents.odd.push(path.to_string_lossy().into_owned());
+                continue;
+            };
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() {
                 contents.dirs.push(name.to_owned());
                 pending.push(path);
             } else if kind.is_file() {
                 contents.files.push(name.to_owned());
+            } else {
+                contents.odd.push(name.to_owned());
             }
         }
     }
     contents.dirs.sort();
     contents.files.sort();
+    contents.odd.sort();
     Ok(contents)
+}
+
+fn may_vanish(dir: &Path) -> bool {
+    dir.to_str().is_some_and(|dir| !dir.is_empty() && !is_essential(dir))
 }
 
 fn belongs(data: &Path, path: &Path) -> bool {
@@ -97,6 +126,7 @@ mod tests {
             "cloud-controller-manager.kubeconfig",
             "pki/.berth-1",
             "k3s/data/bin/k3s",
+            "tmp/half-done",
         ];
         for path in kept.iter().chain(&left) {
             let path = data.path().join(path);
@@ -107,5 +137,8 @@ mod tests {
         let contents = of(data.path()).unwrap();
         assert_eq!(contents.files, kept.map(str::to_owned));
         assert_eq!(contents.dirs, ["bao", "k3s", "k3s/server", "k3s/server/tls", "pki"]);
+        assert_eq!(contents.odd, ["pki/link"]);
+        assert!(["pki/sa.key", "k3s/server/tls/ca.key", "bao"].iter().all(|path| is_essential(path)));
+        assert!(!["pki.d/x", "nodes.json", "k3s/db"].iter().any(|path| is_essential(path)));
     }
 }

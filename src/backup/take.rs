@@ -5,22 +5,23 @@
 //! written on this host.
 
 use super::archive::Archive;
-use super::contents;
+use super::contents::{self, Contents};
 use super::manifest::{FORMAT, Header, Manifest};
 use super::wire::Frame;
+use crate::files::{self, FileError};
 use crate::guard::{self, Record};
 use crate::off_thread::off_thread;
 use crate::process::tool::{self, Tool, ToolError};
 use crate::tenant::Tenant;
 use crate::tenant::postgres::{self, SUPERUSER, databases};
 use crate::tenant::stack::KINE_DATABASE;
-use crate::{clock, fault, files};
+use crate::{clock, fault};
 use berth_actors::message::Refusal;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -110,25 +111,39 @@ async fn take(tenant: &Tenant, frames: mpsc::Sender<Vec<u8>>) -> Result<(), Stri
 }
 
 /// Everything but the manifest. Blocking, for as long as the copy takes.
-fn pack(
-    sink: Frames,
-    header: &Header,
-    data: &std::path::Path,
-    copy: File,
-    read: Arc<AtomicU64>,
-) -> io::Result<Written> {
+fn pack(sink: Frames, header: &Header, data: &Path, copy: File, read: Arc<AtomicU64>) -> io::Result<Written> {
     let mut archive = Archive::begin(sink, header, read)?;
     let contents = contents::of(data)?;
-    for dir in &contents.dirs {
-        archive.dir(dir)?;
-    }
-    for file in &contents.files {
-        let bytes = files::read(&data.join(file))?;
-        archive.file(file, bytes.len() as u64, bytes.as_slice())?;
-    }
+    pack_files(&mut archive, &header.cluster, data, &contents)?;
     archive.dir(DATABASE)?;
     archive.members_of(DATABASE, copy)?;
     Ok(archive)
+}
+
+/// What is gone since it was listed, or is no plain file, is left out; but not where the cluster could not be had back without it.
+fn pack_files<W: Write>(
+    archive: &mut Archive<W>,
+    cluster: &str,
+    data: &Path,
+    contents: &Contents,
+) -> io::Result<()> {
+    for odd in &contents.odd {
+        tracing::warn!(cluster, path = ?odd, "it is no plain file, and not in the backup");
+    }
+    for dir in &contents.dirs {
+        archive.dir(dir)?;
+    }
+    for name in &contents.files {
+        let path = data.join(name);
+        let failed = |source| FileError { action: "read", path: path.clone(), source };
+        let opened = files::open_to_read(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((size, file)) => archive.file(name, size, file)?,
+            Err(error) if contents::is_essential(name) => return Err(failed(error).into()),
+            Err(error) => tracing::warn!(cluster, path = ?name, %error, "it is not in the backup"),
+        }
+    }
+    Ok(())
 }
 
 async fn identity(tenant: &Tenant, client: &Client) -> Result<Record, String> {
@@ -226,5 +241,69 @@ impl Write for Frames {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn header() -> Header {
+        Header {
+            format: FORMAT,
+            berth: String::new(),
+            cluster: "demo".to_owned(),
+            made: String::new(),
+            bytes: 0,
+        }
+    }
+
+    fn names_in(packed: &[u8]) -> Vec<String> {
+        let mut tar = tar::Archive::new(packed);
+        tar.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect()
+    }
+
+    /// The names in the archive, or why there is none. `meanwhile` comes between listing and reading.
+    fn packed(data: &Path, meanwhile: impl FnOnce()) -> Result<Vec<String>, String> {
+        let mut archive = Archive::begin(Vec::new(), &header(), Arc::default()).unwrap();
+        let contents = contents::of(data).unwrap();
+        meanwhile();
+        pack_files(&mut archive, "demo", data, &contents).map_err(|error| error.to_string())?;
+        let bytes = zstd::decode_all(archive.abandon().as_slice()).unwrap();
+        Ok(names_in(&bytes).into_iter().skip(1).collect())
+    }
+
+    fn cluster() -> tempfile::TempDir {
+        let data = tempfile::tempdir().unwrap();
+        for path in ["pki/sa.key", "nodes.json", "passing", "tmp/passing"] {
+            let path = data.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            files::write_atomic(&path, b"some", None).unwrap();
+        }
+        data
+    }
+
+    #[test]
+    fn what_goes_between_listing_and_reading_ends_no_backup_but_a_key_does() {
+        let data = cluster();
+        let gone = |path: &'static str| {
+            let path = data.path().join(path);
+            move || fs::remove_file(path).unwrap()
+        };
+        assert_eq!(packed(data.path(), gone("passing")).unwrap(), ["pki", "nodes.json", "pki/sa.key"]);
+        let error = packed(data.path(), gone("pki/sa.key")).unwrap_err();
+        assert!(error.contains("pki/sa.key"), "{error}");
+    }
+
+    #[test]
+    fn a_large_file_is_streamed_and_an_odd_one_left_out() {
+        let data = cluster();
+        let large = data.path().join("large");
+        fs::File::create(&large).unwrap().set_len(40 << 20).unwrap();
+        assert!(files::read(&large).is_err(), "more than is ever read at once");
+        fs::hard_link(data.path().join("passing"), data.path().join("twice")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", data.path().join("link")).unwrap();
+        assert_eq!(packed(data.path(), || ()).unwrap(), ["pki", "large", "nodes.json", "pki/sa.key"]);
     }
 }
