@@ -67,8 +67,12 @@ pub trait ClusterFiles: Send + Sync + 'static {
     /// Removes a node from the snapshot; `NotFound` when it is not in it.
     async fn remove_node(&self, cluster: &str, node: &str) -> Result<(), Refusal>;
 
-    /// The frames of a backup. `hold` is dropped when it has ended, also where nobody reads it to its end.
-    async fn back_up(&self, cluster: &str, _hold: Box<dyn Send>) -> Result<take::Stream, Refusal> {
+    /// The frames of a backup. `tree` knows of it from before its first byte to its end, also where nobody reads it to that.
+    async fn back_up(
+        &self,
+        cluster: &str,
+        _tree: actix::Recipient<Command>,
+    ) -> Result<take::Stream, Refusal> {
         Err(Refusal::NotFound(format!("{cluster} cannot be backed up here")))
     }
 

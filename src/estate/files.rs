@@ -1,6 +1,7 @@
 //! The control API's view of a cluster's files.
 
 use super::HostEstate;
+use super::backups::Held;
 use crate::backup::staging::Staged;
 use crate::backup::take;
 use crate::backup::upload::Pieces;
@@ -131,11 +132,15 @@ impl ClusterFiles for HostEstate {
         }
     }
 
-    async fn back_up(&self, cluster: &str, hold: Box<dyn Send>) -> Result<take::Stream, Refusal> {
+    async fn back_up(&self, cluster: &str, tree: actix::Recipient<Command>) -> Result<take::Stream, Refusal> {
         let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
-        // Keys and what they seal are of one moment: none are made new meanwhile.
-        let turn = self.0.turns.take(cluster)?;
-        Ok(take::begin(tenant, (hold, turn)))
+        let turns = self.0.turns.clone();
+        // A task of its own: a caller that leaves must leave no mark on the tree. The stream nobody reads ends the backup.
+        let begun = tokio::spawn(async move {
+            let held = Held::begin(&turns, tenant.name(), tree).await?;
+            Ok(take::begin(tenant, held))
+        });
+        begun.await.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
     }
 
     async fn stage_backup(&self, cluster: &str, pieces: Pieces) -> Result<Staged, Refusal> {

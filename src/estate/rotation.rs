@@ -21,7 +21,7 @@ use berth_actors::host::Distribution;
 use berth_actors::message::{Command, Refusal};
 use std::time::Duration;
 use tree::Tree;
-pub(super) use turn::Turns;
+pub(super) use turn::{Turn, Turns};
 
 /// A component that watches its files looks at them at least once a minute.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(150);

@@ -4,7 +4,6 @@ use super::Shared;
 use super::streams::stream_body;
 use crate::control::answer::{NoBody, Problem, Segments};
 use crate::names;
-use actix::Recipient;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
@@ -15,27 +14,13 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io;
 
-/// Dropped with the backup, however that ends.
-struct Hold {
-    tree: Recipient<Command>,
-    name: String,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.tree.do_send(Command::EndBackup { name: std::mem::take(&mut self.name) });
-    }
-}
-
 pub(super) async fn take(
     State(backend): State<Shared>,
     segments: Segments,
     _: NoBody,
 ) -> Result<Response, Problem> {
     let name = segments.get("cluster", names::cluster)?;
-    backend.ask(Command::BeginBackup { name: name.clone() }).await?;
-    let hold = Hold { tree: backend.tree.clone(), name: name.clone() };
-    let frames = backend.files.back_up(&name, Box::new(hold)).await?;
+    let frames = backend.files.back_up(&name, backend.tree.clone()).await?;
     let frames = stream::unfold(frames, |mut frames| async move { Some((frames.recv().await?, frames)) });
     let frames = frames.map(|frame| Ok::<_, Infallible>(Bytes::from(frame)));
     Ok(stream_body("application/octet-stream", backend.ending.clone(), frames))
