@@ -37,9 +37,8 @@ impl NewFile {
         name.push(path.file_name().unwrap_or_default());
         name.push(".part");
         let aside = path.with_file_name(name);
-        let file = openat(CWD, &aside, flags | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW, mode)
-            .map_err(|error| at("create", path)(error.into()))?;
-        Ok(Self { file: file.into(), path: path.to_owned(), aside: Some(aside) })
+        let file = fresh(&aside).map_err(at("create", path))?;
+        Ok(Self { file, path: path.to_owned(), aside: Some(aside) })
     }
 
     /// Gives it its name, durably. Blocking.
@@ -62,6 +61,17 @@ impl NewFile {
         named.map_err(|error| at("create", &path)(error.into()))?;
         sync_dir(directory_of(&path))
     }
+}
+
+/// Of nobody else's making: what has that name was left by an earlier attempt, or planted by whoever would have the mode, or a
+/// second name, of what is written there.
+fn fresh(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+    Ok(openat(CWD, path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 impl Drop for NewFile {
@@ -90,6 +100,22 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_has_the_name_aside_is_not_written_to_but_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (aside, planted) = (dir.path().join(".demo.backup.part"), dir.path().join("planted"));
+        super::super::write_atomic(&planted, b"theirs", None).unwrap();
+        fs::set_permissions(&planted, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::hard_link(&planted, &aside).unwrap();
+        fresh(&aside).unwrap().write_all(b"keys").unwrap();
+        assert_eq!(fs::read(&planted).unwrap(), b"theirs");
+        assert_eq!(fs::metadata(&aside).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::remove_file(&aside).unwrap();
+        std::os::unix::fs::symlink(&planted, &aside).unwrap();
+        fresh(&aside).unwrap().write_all(b"keys").unwrap();
+        assert_eq!(fs::read(&planted).unwrap(), b"theirs");
     }
 
     #[test]
