@@ -13,6 +13,7 @@ use crate::guard::{self, Record};
 use crate::off_thread::off_thread;
 use crate::process::tool::{self, Tool, ToolError};
 use crate::tenant::Tenant;
+use crate::tenant::pki::Pki;
 use crate::tenant::postgres::{self, SUPERUSER, databases};
 use crate::tenant::stack::KINE_DATABASE;
 use crate::{clock, fault};
@@ -89,8 +90,8 @@ async fn take(tenant: &Tenant, frames: mpsc::Sender<Vec<u8>>) -> Result<(), Stri
     let (copied, copy) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| text(&e))?;
     let sink = Frames { frames: frames.clone(), chunk: Vec::new(), read: Arc::clone(&read) };
     let _ = frames.send(Frame::Total(bytes).encode()).await;
-    let data = seat.data.clone();
-    let pack = off_thread(move || pack(sink, &header, &data, copied.into(), read));
+    let (data, pki) = (seat.data.clone(), tenant.pki());
+    let pack = off_thread(move || pack(sink, &header, &data, &pki, copied.into(), read));
     let (copied, packed) = tokio::join!(tool::run_into(base_backup(tenant), DEADLINE, copy), pack);
     // A tool that was cut off because nothing more could be packed says less than whoever cut it off.
     let archive = match (copied, packed) {
@@ -111,13 +112,32 @@ async fn take(tenant: &Tenant, frames: mpsc::Sender<Vec<u8>>) -> Result<(), Stri
 }
 
 /// Everything but the manifest. Blocking, for as long as the copy takes.
-fn pack(sink: Frames, header: &Header, data: &Path, copy: File, read: Arc<AtomicU64>) -> io::Result<Written> {
+fn pack(
+    sink: Frames,
+    header: &Header,
+    data: &Path,
+    pki: &Pki,
+    copy: File,
+    read: Arc<AtomicU64>,
+) -> io::Result<Written> {
     let mut archive = Archive::begin(sink, header, read)?;
-    let contents = contents::of(data)?;
-    pack_files(&mut archive, &header.cluster, data, &contents)?;
+    let (contents, keys) = still(data, pki)?;
+    pack_files(&mut archive, &header.cluster, data, &contents, &keys)?;
     archive.dir(DATABASE)?;
     archive.members_of(DATABASE, copy)?;
     Ok(archive)
+}
+
+/// What there is, and the content of all in `pki/`, which is small. A component that starts may have a certificate made anew with
+/// its key: they are read while nobody does, and written at whatever pace the reader has.
+fn still(data: &Path, pki: &Pki) -> Result<(Contents, BTreeMap<String, Vec<u8>>), FileError> {
+    pki.hold_still(|| {
+        let contents = contents::of(data)?;
+        let keys = contents.files.iter().filter(|name| data.join(name).starts_with(&pki.dir));
+        let read = |name: &String| Ok((name.clone(), files::read(&data.join(name))?));
+        let keys = keys.map(read).collect::<Result<_, FileError>>()?;
+        Ok((contents, keys))
+    })
 }
 
 /// What is gone since it was listed, or is no plain file, is left out; but not where the cluster could not be had back without it.
@@ -126,6 +146,7 @@ fn pack_files<W: Write>(
     cluster: &str,
     data: &Path,
     contents: &Contents,
+    keys: &BTreeMap<String, Vec<u8>>,
 ) -> io::Result<()> {
     for odd in &contents.odd {
         tracing::warn!(cluster, path = ?odd, "it is no plain file, and not in the backup");
@@ -134,6 +155,10 @@ fn pack_files<W: Write>(
         archive.dir(dir)?;
     }
     for name in &contents.files {
+        if let Some(key) = keys.get(name) {
+            archive.file(name, key.len() as u64, key.as_slice())?;
+            continue;
+        }
         let path = data.join(name);
         let failed = |source| FileError { action: "read", path: path.clone(), source };
         let opened = files::open_to_read(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
@@ -267,16 +292,17 @@ mod tests {
     /// The names in the archive, or why there is none. `meanwhile` comes between listing and reading.
     fn packed(data: &Path, meanwhile: impl FnOnce()) -> Result<Vec<String>, String> {
         let mut archive = Archive::begin(Vec::new(), &header(), Arc::default()).unwrap();
-        let contents = contents::of(data).unwrap();
+        let pki = Pki { cluster: "demo".to_owned(), dir: data.join("pki"), owner: None };
+        let (contents, keys) = still(data, &pki).unwrap();
         meanwhile();
-        pack_files(&mut archive, "demo", data, &contents).map_err(|error| error.to_string())?;
+        pack_files(&mut archive, "demo", data, &contents, &keys).map_err(|error| error.to_string())?;
         let bytes = zstd::decode_all(archive.abandon().as_slice()).unwrap();
         Ok(names_in(&bytes).into_iter().skip(1).collect())
     }
 
     fn cluster() -> tempfile::TempDir {
         let data = tempfile::tempdir().unwrap();
-        for path in ["pki/sa.key", "nodes.json", "passing", "tmp/passing"] {
+        for path in ["bao/unseal.key", "pki/sa.key", "nodes.json", "passing", "tmp/passing"] {
             let path = data.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             files::write_atomic(&path, b"some", None).unwrap();
@@ -291,9 +317,14 @@ mod tests {
             let path = data.path().join(path);
             move || fs::remove_file(path).unwrap()
         };
-        assert_eq!(packed(data.path(), gone("passing")).unwrap(), ["pki", "nodes.json", "pki/sa.key"]);
-        let error = packed(data.path(), gone("pki/sa.key")).unwrap_err();
-        assert!(error.contains("pki/sa.key"), "{error}");
+        assert_eq!(
+            packed(data.path(), gone("passing")).unwrap(),
+            ["bao", "pki", "bao/unseal.key", "nodes.json", "pki/sa.key"]
+        );
+        let error = packed(data.path(), gone("bao/unseal.key")).unwrap_err();
+        assert!(error.contains("bao/unseal.key"), "{error}");
+        let all = packed(data.path(), gone("pki/sa.key")).unwrap();
+        assert!(all.contains(&"pki/sa.key".to_owned()), "keys are read at once: {all:?}");
     }
 
     #[test]
@@ -304,6 +335,9 @@ mod tests {
         assert!(files::read(&large).is_err(), "more than is ever read at once");
         fs::hard_link(data.path().join("passing"), data.path().join("twice")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", data.path().join("link")).unwrap();
-        assert_eq!(packed(data.path(), || ()).unwrap(), ["pki", "large", "nodes.json", "pki/sa.key"]);
+        assert_eq!(
+            packed(data.path(), || ()).unwrap(),
+            ["bao", "pki", "bao/unseal.key", "large", "nodes.json", "pki/sa.key"]
+        );
     }
 }

@@ -183,11 +183,17 @@ impl Pki {
         Ok(files::sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?)
     }
 
-    /// Its last third has begun, or the clock was wrong when it was made.
+    /// Does `work` while nobody makes a certificate or key in here anew: what it reads is of one generation. Blocking.
+    pub(crate) fn hold_still<T>(&self, work: impl FnOnce() -> T) -> T {
+        turn::take(&self.dir, work)
+    }
+
+    /// Its last third has begun, or the clock was wrong when it was made, or its key is another's.
     fn is_due(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<bool, PkiError> {
         let path = self.certificate(leaf.name);
         let certificate = Certificate::parse(&files::read(&path)?, &path)?;
-        Ok(now < certificate.not_before || now >= certificate.not_after - RENEW_BEFORE)
+        let is_whole = load_key(&self.key(leaf.name)).is_ok_and(|key| certificate.is_of(&key));
+        Ok(!is_whole || now < certificate.not_before || now >= certificate.not_after - RENEW_BEFORE)
     }
 
     fn renew(&self, leaf: &Leaf, now: OffsetDateTime) -> Result<(), PkiError> {
@@ -304,6 +310,41 @@ mod tests {
         assert_ne!(read(pki.certificate("admin")), certificate);
         assert_ne!(read(pki.key("admin")), key);
         assert!(is_whole(&pki));
+    }
+
+    #[test]
+    fn a_leaf_whose_key_is_anothers_is_made_anew_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        pki.ensure().unwrap();
+        pki.write(&pki.key("bao"), &std::fs::read(pki.key("admin")).unwrap()).unwrap();
+        assert!(!is_whole(&pki));
+        let made = pki.rotate(Which::Due, crate::clock::now()).unwrap();
+        assert_eq!(made.iter().map(|leaf| leaf.name).collect::<Vec<_>>(), ["bao"]);
+        assert!(is_whole(&pki));
+    }
+
+    #[test]
+    fn nothing_is_made_anew_while_somebody_reads_the_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = pki(&dir);
+        pki.ensure().unwrap();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let rotating = pki.hold_still(|| {
+            let (pki, before) = (pki.clone(), std::fs::read(pki.key("admin")).unwrap());
+            let rotating = std::thread::spawn({
+                let pki = pki.clone();
+                move || {
+                    begun.send(()).unwrap();
+                    pki.rotate(Which::All, crate::clock::now()).unwrap().len()
+                }
+            });
+            has_begun.recv().unwrap();
+            assert_eq!(std::fs::read(pki.key("admin")).unwrap(), before);
+            assert!(is_whole(&pki));
+            rotating
+        });
+        assert_eq!(rotating.join().unwrap(), LEAVES.len());
     }
 
     /// Every pair fits and is signed by its authority.
