@@ -162,6 +162,7 @@ impl Daemon {
         };
         let root = Root::new(world).start();
         actix_rt::spawn(estate.clone().keep_credentials(root.clone().recipient()));
+        actix_rt::spawn(estate.clone().keep_noticing());
         actix_rt::spawn(estate.clone().keep_measuring());
         actix_rt::spawn(upkeep::tell(Arc::new(estate.clone()), root.clone().recipient(), told));
         let hub = EventHub::new();

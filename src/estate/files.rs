@@ -79,14 +79,12 @@ impl ClusterFiles for HostEstate {
         let looked =
             self.off_thread(move |_| Ok::<_, std::convert::Infallible>(upkeep::of(&config, &status))).await;
         let mut upkeep = looked.ok()?;
-        upkeep.notices.extend(self.notices().await);
+        upkeep.notices.extend(self.notices());
         Some(upkeep)
     }
 
     async fn credentials(&self, cluster: &str) -> Result<Credentials, Refusal> {
-        // What an operator sees here, the status says as well.
-        self.forget_notices();
-        self.inventory(cluster).await
+        self.shown(cluster).await
     }
 
     async fn rotate_credentials(

@@ -47,9 +47,12 @@ use rotation::Turns;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Both slots' kines use this database of the kcp store: it is one store, seen through either slot.
 const KCP_DATABASE: &str = "kcp";
+/// What a rotation does with files is done in a moment; a backup of a cluster that is deleted ends with its database.
+const RECALLED_WITHIN: Duration = Duration::from_secs(10);
 /// The last step of a tenant.
 const CCM: &str = Supervised::CloudControllerManager.component();
 
@@ -84,6 +87,14 @@ struct Known {
     port: u16,
     /// For as long as this daemon lives: its chain was built with them.
     owned: Owned,
+}
+
+impl Inner {
+    /// Names are given again: what was begun for one cluster must not go on in the next one of its name.
+    fn is_still(&self, tenant: &Tenant) -> Result<(), String> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        still_known(&known, tenant.name(), tenant.uid())
+    }
 }
 
 impl HostEstate {
@@ -186,6 +197,13 @@ impl HostEstate {
         let inner = Arc::clone(&self.0);
         off_thread(move || work(&inner)).await.map_err(|error| error.to_string())
     }
+}
+
+fn still_known(known: &BTreeMap<String, Known>, name: &str, uid: &str) -> Result<(), String> {
+    if known.get(name).is_some_and(|known| known.uid == uid) {
+        return Ok(());
+    }
+    Err(format!("{name} (uid {uid}) is gone"))
 }
 
 /// A new guard of its own: those of one tenant know each other by the lock only.
@@ -339,6 +357,8 @@ impl Estate for HostEstate {
 
     /// The record goes last: a daemon killed in between finds the tenant and can delete it again.
     async fn erase_tenant(&self, name: &str) -> Result<(), String> {
+        let turn = self.0.turns.recall(name, RECALLED_WITHIN).await;
+        let _turn = turn.map_err(|refusal| format!("{name} was not erased: {refusal}"))?;
         let sockets = self.0.layout.sockets(name).map_err(|error| error.to_string())?;
         let tenant = self.tenant_of(name).ok();
         let own = tenant.as_ref().and_then(|tenant| tenant.accounts().maker.and(tenant.seat().owner));
@@ -368,5 +388,21 @@ impl Estate for HostEstate {
         .await?;
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_for_one_cluster_does_not_go_on_in_the_next_of_its_name() {
+        let accounts = Accounts { owner: None, component: String::new(), daemon: String::new(), maker: None };
+        let owned = Owned { accounts, waits: false };
+        let known = Known { uid: "b".to_owned(), distribution: Distribution::Kubernetes, port: 1, owned };
+        let known = BTreeMap::from([("demo".to_owned(), known)]);
+        assert_eq!(still_known(&known, "demo", "b"), Ok(()));
+        assert_eq!(still_known(&known, "demo", "a").unwrap_err(), "demo (uid a) is gone");
+        assert!(still_known(&known, "other", "b").is_err());
     }
 }

@@ -19,6 +19,7 @@ use crate::tenant::defaults::OLD_SIGNER;
 use crate::tenant::pki::{Pki, PkiError, Which};
 use berth_actors::host::Distribution;
 use berth_actors::message::{Command, Refusal};
+use std::sync::Arc;
 use std::time::Duration;
 use tree::Tree;
 pub(super) use turn::{Turn, Turns};
@@ -33,6 +34,7 @@ struct Rotation {
     estate: HostEstate,
     tenant: Tenant,
     tree: Tree,
+    turn: Arc<Turn>,
     done: Vec<String>,
 }
 
@@ -52,24 +54,11 @@ impl HostEstate {
             );
             return Err(Refusal::BadRequest(text));
         }
-        let _turn = self.0.turns.take(cluster)?;
-        let mut rotation = Rotation::new(self, tenant, tree);
-        if !rotation.has_keys().await? {
-            return Err(Refusal::Conflict(format!("{cluster} has no credentials yet: it was never started")));
-        }
-        match order.what {
-            Rotate::Certificates => {
-                rotation.certificates(if order.now { Which::All } else { Which::Due }).await?;
-            }
-            Rotate::ServiceAccountKey => {
-                let keep =
-                    order.keep_days.map_or(OLD_SIGNER, |days| Duration::from_secs(u64::from(days) * 86_400));
-                rotation.new_signer(keep).await?;
-            }
-            Rotate::EncryptionKey => rotation.new_encryption_key().await?,
-            Rotate::SealKey => rotation.new_seal_key().await?,
-        }
-        self.forget_notices();
+        let turn = Arc::new(self.0.turns.take(cluster)?);
+        let mut rotation = Rotation::new(self, tenant, tree, Arc::clone(&turn));
+        let carried_out = unless_recalled(&turn, rotation.carry_out(order)).await;
+        self.notice(cluster).await;
+        carried_out?;
         Ok(Rotated { done: rotation.done })
     }
 
@@ -80,30 +69,63 @@ impl HostEstate {
         tree: actix::Recipient<Command>,
     ) -> Result<Vec<String>, Refusal> {
         let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
-        let is_kubernetes = tenant.distribution() == Distribution::Kubernetes;
         // Whoever has the turn does the same.
-        let Ok(_turn) = self.0.turns.take(cluster) else { return Ok(Vec::new()) };
-        let mut rotation = Rotation::new(self, tenant, tree);
-        if !rotation.has_keys().await? {
-            return Ok(Vec::new());
-        }
-        rotation.certificates(Which::Due).await?;
-        rotation.finish_seal_key().await?;
-        if is_kubernetes {
-            rotation.retire_signers().await?;
-            rotation.go_on_sealing().await?;
-        }
+        let Ok(turn) = self.0.turns.take(cluster).map(Arc::new) else { return Ok(Vec::new()) };
+        let mut rotation = Rotation::new(self, tenant, tree, Arc::clone(&turn));
+        let looked = unless_recalled(&turn, rotation.look()).await;
         if !rotation.done.is_empty() {
-            self.forget_notices();
+            self.notice(cluster).await;
         }
+        looked?;
         Ok(rotation.done)
     }
 }
 
+/// A cluster that is deleted is waited for by nobody.
+async fn unless_recalled(
+    turn: &Turn,
+    work: impl Future<Output = Result<(), Refusal>>,
+) -> Result<(), Refusal> {
+    tokio::select! {
+        done = work => done,
+        () = turn.recalled() => Err(Refusal::Conflict("the cluster is being deleted".to_owned())),
+    }
+}
+
 impl Rotation {
-    fn new(estate: &HostEstate, tenant: Tenant, tree: actix::Recipient<Command>) -> Self {
+    fn new(estate: &HostEstate, tenant: Tenant, tree: actix::Recipient<Command>, turn: Arc<Turn>) -> Self {
         let tree = Tree::new(tenant.name(), tree);
-        Self { estate: estate.clone(), tenant, tree, done: Vec::new() }
+        Self { estate: estate.clone(), tenant, tree, turn, done: Vec::new() }
+    }
+
+    async fn carry_out(&mut self, order: CredentialOrder) -> Result<(), Refusal> {
+        if !self.has_keys().await? {
+            let text = format!("{} has no credentials yet: it was never started", self.tenant.name());
+            return Err(Refusal::Conflict(text));
+        }
+        match order.what {
+            Rotate::Certificates => self.certificates(if order.now { Which::All } else { Which::Due }).await,
+            Rotate::ServiceAccountKey => {
+                let keep =
+                    order.keep_days.map_or(OLD_SIGNER, |days| Duration::from_secs(u64::from(days) * 86_400));
+                self.new_signer(keep).await
+            }
+            Rotate::EncryptionKey => self.new_encryption_key().await,
+            Rotate::SealKey => self.new_seal_key().await,
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), Refusal> {
+        if !self.has_keys().await? {
+            return Ok(());
+        }
+        self.certificates(Which::Due).await?;
+        self.finish_seal_key().await?;
+        if self.tenant.distribution() == Distribution::Kubernetes {
+            self.retire_signers().await?;
+            self.go_on_sealing().await?;
+        }
+        Ok(())
     }
 
     fn say(&mut self, what: impl Into<String>) {
@@ -121,22 +143,30 @@ impl Rotation {
         self.on_disk(|pki| Ok(pki.dir.exists())).await
     }
 
-    /// File work on its keys.
+    /// File work on its keys. Nothing where the name belongs to another cluster by now; and the turn is not given back before it
+    /// is done, whoever leaves off meanwhile.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Pki) -> Result<T, PkiError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let pki = self.tenant.pki();
-        self.estate.off_thread(move |_| work(&pki)).await.map_err(|reason| self.failed(reason))
+        let (tenant, turn) = (self.tenant.clone(), Arc::clone(&self.turn));
+        let worked = self.estate.off_thread(move |inner| {
+            let _turn = turn;
+            inner.is_still(&tenant)?;
+            work(&tenant.pki()).map_err(|error| error.to_string())
+        });
+        worked.await.map_err(|reason| self.failed(reason))
     }
 
     async fn api(&self) -> Result<ApiServer, Refusal> {
+        self.estate.0.is_still(&self.tenant).map_err(Refusal::Conflict)?;
         let files = self.tenant.credentials();
         let api = ApiServer::new(self.tenant.port(), &files.server_ca, &files.admin, &files.admin_key).await;
         api.map_err(|reason| self.failed(reason))
     }
 
     async fn restart(&mut self, component: &str, why: &str) -> Result<(), Refusal> {
+        self.estate.0.is_still(&self.tenant).map_err(Refusal::Conflict)?;
         self.tree.restart(component).await?;
         self.say(format!("{component} was restarted: {why}"));
         Ok(())

@@ -18,29 +18,35 @@ const PAGE: u32 = 500;
 /// One page or one object; an API server that needs longer is asked again later.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// A million objects. An API server that has further pages after that makes them up.
+const MOST_PAGES: u32 = 2000;
+
 /// Touches every object of the kinds that are sealed. Says how many there were.
 pub(crate) async fn anew(kubeconfig: &Path) -> Result<usize, String> {
     let client = client(kubeconfig).await?;
     let mut touched = 0;
     for plural in SEALED {
-        let kind = if plural == "secrets" { "Secret" } else { "ConfigMap" };
-        let resource = ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
-        touched += touch(&client, &resource).await?;
+        touched += touch(&client, &resource(plural)).await?;
     }
     Ok(touched)
+}
+
+fn resource(plural: &str) -> ApiResource {
+    let kind = if plural == "secrets" { "Secret" } else { "ConfigMap" };
+    ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
 }
 
 async fn touch(client: &Client, resource: &ApiResource) -> Result<usize, String> {
     let all: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     let mut page = ListParams::default().limit(PAGE);
     let mut touched = 0;
-    loop {
+    for _ in 0..MOST_PAGES {
         let list = within(all.list_metadata(&page)).await?;
         for object in &list.items {
             let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
@@ -58,6 +64,7 @@ async fn touch(client: &Client, resource: &ApiResource) -> Result<usize, String>
             _ => return Ok(touched),
         }
     }
+    Err(format!("{}: the list has no end after {MOST_PAGES} pages", resource.plural))
 }
 
 async fn within<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
@@ -85,4 +92,29 @@ pub(crate) async fn left(sockets: &Path, marks: &[String]) -> Result<i64, String
         count += row.and_then(|row| row.try_get::<_, i64>(0)).map_err(one_line)?;
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[tokio::test]
+    async fn a_list_that_always_has_one_more_page_is_left_at_a_bound() {
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let endless = axum::Router::new().fallback(move || async move {
+            count.fetch_add(1, Ordering::Relaxed);
+            let list = serde_json::json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"continue": "more"}, "items": [],
+            });
+            axum::Json(list)
+        });
+        let resource = resource("secrets");
+        let refused = touch(&Client::new(endless, "default"), &resource).await.unwrap_err();
+        assert_eq!(refused, "secrets: the list has no end after 2000 pages");
+        assert_eq!(asked.load(Ordering::Relaxed), MOST_PAGES);
+    }
 }
