@@ -258,6 +258,8 @@ impl Chain {
         self.links[upstream].must_stop = true;
         let mut effects = self.spread(upstream);
         effects.retain(|effect| *effect != Effect::Excuse(index));
+        // Its own end is judged all the same, also where it restarts with `step`: stopped for that, it would begin anew for ever.
+        self.links[index].must_stop = false;
         effects
     }
 

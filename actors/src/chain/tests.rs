@@ -160,6 +160,25 @@ fn a_start_that_waits_in_vain_for_an_earlier_step_takes_that_one_along_and_is_ch
     assert_eq!(orders(&chain.step(ready(1))), ["start 2"]);
 }
 
+/// Also where an operator has said that it restarts with the step it suspects: stopped and started for that, it would never end.
+#[test]
+fn a_start_that_waits_in_vain_is_judged_by_its_own_end_even_where_it_restarts_with_what_it_suspects() {
+    let mut steps = tenant();
+    steps[2].reactions.insert("kine".to_owned(), Reaction::Restart);
+    let mut chain = Chain::new(&steps).unwrap();
+    chain.step(Event::Up);
+    for index in 0..2 {
+        chain.step(ready(index));
+    }
+    chain.step(dead(2));
+    let effects = chain.step(child(2, Life::Suspects { step: "kine".into() }));
+    assert_eq!(orders(&effects), ["stop 1"], "itself is not stopped: it has ended");
+    chain.step(child(2, Life::Failed { reason: "gave up".into(), refused: false }));
+    chain.step(child(1, Life::Down));
+    chain.step(ready(1));
+    assert_eq!(chain.state(), (ChainState::Degraded, Some("apiserver: gave up".into())));
+}
+
 #[test]
 fn a_suspicion_of_what_is_no_earlier_step_or_restarts_already_changes_nothing() {
     let mut chain = running();
