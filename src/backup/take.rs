@@ -14,7 +14,7 @@ use crate::off_thread::off_thread;
 use crate::process::tool::{self, Tool, ToolError};
 use crate::tenant::Tenant;
 use crate::tenant::pki::Pki;
-use crate::tenant::postgres::{self, SUPERUSER, databases};
+use crate::tenant::postgres::{self, BACKUP, SUPERUSER, databases};
 use crate::tenant::stack::KINE_DATABASE;
 use crate::{clock, fault};
 use berth_actors::message::Refusal;
@@ -73,9 +73,13 @@ async fn take(tenant: &Tenant, frames: mpsc::Sender<Vec<u8>>) -> Result<(), Stri
     let client = answered(databases::connect(&seat.sockets, SUPERUSER, KINE_DATABASE)).await?;
     let before = identity(tenant, &client).await?;
     let server: String = answered(client.query_one("SHOW server_version", &[])).await?.get(0);
-    // Reserved at once, and gone with this session.
-    let slot = "SELECT pg_create_physical_replication_slot('berth_backup', true, true)";
-    answered(client.query_one(slot, &[])).await?;
+    if has_own_uid(tenant) {
+        answered(databases::ensure_backup_role(&client)).await?;
+    }
+    // Reserved at once, and gone with this session. A name that nobody can have taken before.
+    let slot = format!("berth_backup_{}", uuid::Uuid::new_v4().simple());
+    let reserve = "SELECT pg_create_physical_replication_slot($1, true, true)";
+    answered(client.query_one(reserve, &[&slot])).await?;
 
     let (data, read) = (seat.data.clone(), Arc::new(AtomicU64::new(0)));
     let bytes = off_thread(move || contents::size_of(&data)).await.map_err(|e| text(&e))?;
@@ -210,11 +214,20 @@ fn manifest(tenant: &Tenant, header: &Header, identity: Record, postgres: String
     }
 }
 
+/// Whether its postgres takes nobody's word but the daemon's for the superuser's.
+fn has_own_uid(tenant: &Tenant) -> bool {
+    tenant.accounts().maker.is_some()
+}
+
 /// The log that makes the copy consistent comes with it (`fetch`: a tar on a pipe can hold no second stream). Berth's own
 /// manifest has the digests; the server need not make them too.
+///
+/// It talks to a socket that the cluster may have replaced. So it has the cluster's uid and not the daemon's, stands in no
+/// directory of the cluster's, and has no file of settings, passwords or keys to find.
 fn base_backup(tenant: &Tenant) -> Tool {
     let seat = tenant.seat();
-    let mut args = vec![format!("--host={}", seat.sockets.display()), format!("--username={SUPERUSER}")];
+    let role = if has_own_uid(tenant) { BACKUP } else { SUPERUSER };
+    let mut args = vec![format!("--host={}", seat.sockets.display()), format!("--username={role}")];
     let rest = [
         "--pgdata=-",
         "--format=tar",
@@ -225,13 +238,19 @@ fn base_backup(tenant: &Tenant) -> Tool {
         "--no-password",
     ];
     args.extend(rest.map(str::to_owned));
+    let nothing = [
+        ("PGPASSFILE", "/dev/null"),
+        ("PGSERVICEFILE", "/dev/null"),
+        ("PGSSLMODE", "disable"),
+        ("PGGSSENCMODE", "disable"),
+    ];
+    let nothing = nothing.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Tool {
         program: tenant.components().postgres_bin.join("pg_basebackup"),
         args,
-        env: postgres::tool_environment(),
-        dir: seat.data.clone(),
-        // Only the daemon is superuser of a cluster that has a uid of its own.
-        user: seat.owner.filter(|_| tenant.accounts().maker.is_none()),
+        env: postgres::tool_environment().into_iter().chain(nothing).collect(),
+        dir: "/".into(),
+        user: seat.owner,
     }
 }
 
@@ -298,6 +317,42 @@ mod tests {
         pack_files(&mut archive, "demo", data, &contents, &keys).map_err(|error| error.to_string())?;
         let bytes = zstd::decode_all(archive.abandon().as_slice()).unwrap();
         Ok(names_in(&bytes).into_iter().skip(1).collect())
+    }
+
+    /// The socket it talks to may be anybody's who has the cluster's uid.
+    #[test]
+    fn the_copy_is_made_with_the_clusters_uid_and_finds_nothing_of_its_making() {
+        use crate::components::{Components, Program};
+        use crate::tenant::Accounts;
+        use berth_actors::host::Distribution;
+        use berth_actors::spec::User;
+        let program = || Program::real("/bin/x");
+        let components = Components {
+            postgres_bin: "/bin".into(),
+            openbao: program(),
+            kine: program(),
+            kube_apiserver: program(),
+            kube_controller_manager: program(),
+            k3s: None,
+            kcp: program(),
+            ccm: program(),
+        };
+        let common = User { uid: 65_534, gid: 65_534 };
+        let own = User { uid: 7, gid: 7 };
+        let shared =
+            Accounts { owner: Some(common), component: "c".into(), daemon: "root".into(), maker: None };
+        let layout = crate::layout::Layout::new("/s".into(), Some("/r".into()));
+        for (accounts, user, role) in
+            [(shared.with_own(own), own, "--username=berth_backup"), (shared, common, "--username=postgres")]
+        {
+            let kind = Distribution::Kubernetes;
+            let tenant = Tenant::new(&layout, "demo", "u", kind, components.clone(), accounts, 1).unwrap();
+            let tool = base_backup(&tenant);
+            assert_eq!((tool.user, tool.dir.as_path()), (Some(user), Path::new("/")));
+            assert!(tool.args.iter().any(|argument| argument == role), "{:?}", tool.args);
+            assert_eq!(tool.env["PGPASSFILE"], "/dev/null");
+            assert!(!tool.env.contains_key("HOME"));
+        }
     }
 
     fn cluster() -> tempfile::TempDir {

@@ -28,6 +28,8 @@ use std::path::{Path, PathBuf};
 pub const NAME: &str = "postgres";
 /// The role that owns the cluster; roles and databases are made through it.
 pub const SUPERUSER: &str = "postgres";
+/// May copy the files, and connect to no database. A cluster with a uid of its own has it from its first backup on.
+pub(crate) const BACKUP: &str = "berth_backup";
 /// postgres makes its socket file by this name in the socket directory.
 const SOCKET_LOCK: &str = ".s.PGSQL.5432.lock";
 

@@ -1,6 +1,6 @@
 //! Who may connect, as files: the kernel's word, or the socket's directory. No password exists.
 
-use super::SUPERUSER;
+use super::{BACKUP, SUPERUSER};
 use crate::tenant::dsn::Database;
 use berth_actors::spec::User;
 use std::collections::BTreeSet;
@@ -41,7 +41,9 @@ impl Access {
                 text.push_str("local all all peer map=berth\nlocal replication all peer map=berth\n");
             }
             Self::Own { .. } => {
-                let _infallible = writeln!(text, "local all,replication \"{SUPERUSER}\" peer map=berth");
+                let _infallible = writeln!(text, "local all \"{SUPERUSER}\" peer map=berth");
+                // What copies the files for a backup runs as their owner, who may read them anyway.
+                let _infallible = writeln!(text, "local replication \"{BACKUP}\" trust");
                 for Database { name, role } in databases {
                     // kine looks into the maintenance database whether its own is there.
                     let _infallible = writeln!(text, "local \"{name}\",\"{MAINTENANCE}\" \"{role}\" trust");
@@ -111,7 +113,8 @@ mod tests {
         assert_eq!(
             lines(&text),
             [
-                r#"local all,replication "postgres" peer map=berth"#,
+                r#"local all "postgres" peer map=berth"#,
+                r#"local replication "berth_backup" trust"#,
                 r#"local "kine","postgres" "kine" trust"#,
                 r#"local "bao","postgres" "bao" trust"#
             ]

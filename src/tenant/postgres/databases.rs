@@ -4,7 +4,7 @@
 
 use super::super::defaults;
 use super::super::dsn::Database;
-use super::SUPERUSER;
+use super::{BACKUP, SUPERUSER};
 use crate::one_line::one_line;
 use std::path::Path;
 use tokio_postgres::error::SqlState;
@@ -59,6 +59,14 @@ pub(super) async fn ensure(sockets: &Path, databases: &[Database]) -> Result<(),
         };
         verdict(code.as_ref(), error.to_string())
     })
+}
+
+/// Makes the role that copies the files for a backup.
+pub(crate) async fn ensure_backup_role(client: &Client) -> Result<(), DatabaseError> {
+    if client.query_opt("SELECT 1 FROM pg_roles WHERE rolname = $1", &[&BACKUP]).await?.is_none() {
+        client.batch_execute(&format!("CREATE ROLE {} LOGIN REPLICATION", quoted(BACKUP))).await?;
+    }
+    Ok(())
 }
 
 /// Makes sure that `database` is there and empty: drops it with all it holds where needed. Only for an OpenBao that never became usable.
