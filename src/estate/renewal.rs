@@ -35,7 +35,7 @@ impl HostEstate {
                 let (estate, tree) = (self.clone(), tree.clone());
                 async move {
                     let looked = estate.look_at(&cluster, tree);
-                    if let Err(reason) = within(PATIENCE, looked).await {
+                    if let Err(reason) = Box::pin(within(PATIENCE, looked)).await {
                         tracing::error!(cluster, %reason, "its credentials are not as they should be");
                     }
                 }
