@@ -171,6 +171,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     read().map_err(failed)
 }
 
+/// Reads a file of text. Blocking.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
+    String::from_utf8(read(path)?).map_err(|_| at("read", path)(io::Error::other("it is no text")))
+}
+
 /// Reads a file that may be absent. Blocking.
 pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     match read(path) {

@@ -92,9 +92,7 @@ impl Records {
 }
 
 fn read(path: &Path) -> Result<TenantRecord, RecordError> {
-    let bytes =
-        fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })?;
-    parse(&bytes, path)
+    parse(&files::read(path)?, path)
 }
 
 /// The record in a file that is called `path`.
