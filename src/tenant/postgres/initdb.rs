@@ -3,11 +3,10 @@
 use super::super::seat::Seat;
 use super::super::{defaults, postgres::SUPERUSER};
 use crate::fault;
-use crate::files::{self, FileError};
+use crate::files;
 use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
 use berth_actors::spec::User;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Called only while `data` does not exist. `maker`: whom it is made as where the owner has no name; then it is made outside of
@@ -21,12 +20,7 @@ pub(super) async fn create(
     let aside = if maker.is_some() { outside(&seat.data) } else { data.with_extension("new") };
     let (path, user) = (aside.clone(), maker.or(seat.owner));
     seat.blocking(move || {
-        match std::fs::remove_dir_all(&path) {
-            Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(FileError { action: "remove", path, source });
-            }
-            _ => {}
-        }
+        files::remove_tree(&path)?;
         // Made here, with the right owner: the parent directory need not be the component's own.
         files::private_dir(&path, user)
     })
@@ -49,9 +43,7 @@ pub(super) async fn create(
             files::give_tree(&aside, |uid| uid == maker.uid, owner)?;
             fault::point("initdb-given");
         }
-        let failed = |source| FileError { action: "rename onto", path: data.clone(), source };
-        std::fs::rename(&aside, &data).map_err(failed)?;
-        files::sync_dir(data.parent().unwrap_or(Path::new("/")))
+        files::rename(&aside, &data)
     })
     .await
 }

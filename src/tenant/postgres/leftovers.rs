@@ -105,7 +105,7 @@ fn inspect(data: &Path, pid_file: &Path) -> io::Result<Verdict> {
 fn holds(pid: i32, data: &Path) -> bool {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     std::fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd == data)
-        && std::fs::read_to_string(proc.join("comm")).is_ok_and(|comm| comm.trim_end() == "postgres")
+        && crate::files::trusted::text(proc.join("comm")).is_ok_and(|comm| comm.trim_end() == "postgres")
 }
 
 /// Waits for orphans to notice that their postmaster is gone, then kills them, each by a pidfd that was checked.
@@ -139,10 +139,7 @@ async fn gone(processes: &[AsyncFd<OwnedFd>], deadline: Duration) -> bool {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    Ok(files::remove(path)?)
 }
 
 #[cfg(test)]
