@@ -143,7 +143,7 @@ impl Config {
         surroundings: &Surroundings,
     ) -> Result<Self, ConfigError> {
         let text = match path {
-            Some(path) => std::fs::read_to_string(path)
+            Some(path) => crate::files::trusted::text(path)
                 .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?,
             None => String::new(),
         };

@@ -3,23 +3,29 @@
 //! Everyone who writes state calls this; nobody else calls `rename`. A reader sees the old file or the new one, whole.
 //!
 //! A root daemon works in directories that belong to the components' account. So nothing here follows a link in the last
-//! place of a path, waits for a pipe, or changes the owner of anything but what it has open.
+//! place of a path or a component's on the way there, waits for a pipe, or changes the owner of anything but what it has open.
 
 mod leftovers;
 mod new_file;
 mod ownership;
+mod removal;
+pub(crate) mod trusted;
+mod way;
 
 pub(crate) use leftovers::sweep;
 pub use new_file::NewFile;
 pub(crate) use ownership::give_tree;
+pub(crate) use removal::{list, open_list, remove, remove_tree, rename};
 
 use crate::fault;
 use berth_actors::spec::User;
+use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use way::Place;
 
 /// How the name of a file begins that is not in its place yet.
 pub(crate) const ASIDE: &str = ".berth-";
@@ -46,11 +52,11 @@ fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Fil
 
 /// Replaces `path` with `bytes`, mode 0600, owned by `owner` where given (the daemon is root then). Blocking.
 pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<(), FileError> {
-    let parent = directory_of(path);
+    let place = Place::of(path).map_err(at("create a temporary file beside", path))?;
     let mut temp = tempfile::Builder::new()
         .prefix(ASIDE)
         .permissions(fs::Permissions::from_mode(0o600))
-        .tempfile_in(parent)
+        .tempfile_in(way::through(place.directory()))
         .map_err(at("create a temporary file beside", path))?;
     fault::storage("file-created").map_err(at("write", path))?;
     temp.write_all(bytes).map_err(at("write", path))?;
@@ -61,9 +67,9 @@ pub fn write_atomic(path: &Path, bytes: &[u8], owner: Option<User>) -> Result<()
     fault::storage("file-syncing").map_err(at("sync", path))?;
     temp.as_file().sync_all().map_err(at("sync", path))?;
     fault::point("file-synced");
-    temp.persist(path).map_err(|error| at("rename onto", path)(error.error))?;
+    temp.persist(place.path()).map_err(|error| at("rename onto", path)(error.error))?;
     fault::point("file-renamed");
-    sync_dir(parent)
+    sync_place(&place, path)
 }
 
 /// Creates `path` with what `fill` writes, whole or not at all, mode 0600. It is made under the name `aside` in the same directory:
@@ -74,10 +80,7 @@ pub fn write_whole(
     owner: Option<User>,
     fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
 ) -> Result<(), FileError> {
-    match fs::remove_file(aside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at("remove", aside)(error)),
-        _ => {}
-    }
+    remove(aside)?;
     let made = || {
         let mut options = fs::OpenOptions::new();
         let mut file = open_plain(options.write(true).create_new(true).mode(0o600), aside)?;
@@ -89,11 +92,10 @@ pub fn write_whole(
     };
     if let Err(error) = made() {
         // What is left of it may be what fills the disk.
-        let _ = fs::remove_file(aside);
+        let _ = remove(aside);
         return Err(at("write", path)(error));
     }
-    fs::rename(aside, path).map_err(at("rename onto", path))?;
-    sync_dir(directory_of(path))
+    rename(aside, path)
 }
 
 /// A bare file name lies in the current directory.
@@ -106,17 +108,42 @@ fn directory_of(path: &Path) -> &Path {
 
 /// Makes a rename or removal inside `dir` durable. Blocking.
 pub fn sync_dir(dir: &Path) -> Result<(), FileError> {
-    fs::File::open(dir).and_then(|handle| handle.sync_all()).map_err(at("sync the directory", dir))
+    way::directory(dir).and_then(|dir| sync(&dir)).map_err(at("sync the directory", dir))
+}
+
+fn sync_place(place: &Place, path: &Path) -> Result<(), FileError> {
+    sync(place.directory()).map_err(at("sync the directory of", path))
+}
+
+fn sync(directory: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = rustix::fs::openat(directory, c".", flags, rustix::fs::Mode::empty())?;
+    Ok(rustix::fs::fsync(open)?)
 }
 
 /// Creates `dir` and its missing parents with mode 0700, then gives `dir` itself to `owner`. Blocking.
 pub fn private_dir(dir: &Path, owner: Option<User>) -> Result<(), FileError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at("create the directory", dir))?;
+    make_dir(dir).map_err(at("create the directory", dir))?;
     let handle = open_dir(dir).map_err(at("open the directory", dir))?;
     if let Some(user) = owner {
         fchown(handle, Some(user.uid), Some(user.gid)).map_err(at("change the owner of", dir))?;
     }
     Ok(())
+}
+
+/// Makes it and what is missing above it, each in a directory that is held.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    let place = match Place::of(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_dir(directory_of(dir))?;
+            Place::of(dir)?
+        }
+        place => place?,
+    };
+    match fs::DirBuilder::new().mode(0o700).create(place.path()) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Takes a directory's access from everyone but its owner. Blocking.
@@ -127,7 +154,11 @@ pub fn make_private(dir: &Path) -> Result<(), FileError> {
 }
 
 fn open_dir(dir: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().read(true).custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW)).open(dir)
+    let place = Place::of(dir)?;
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags(OFlags::DIRECTORY | OFlags::NOFOLLOW))
+        .open(place.path())
 }
 
 fn flags(flags: OFlags) -> i32 {
@@ -136,7 +167,8 @@ fn flags(flags: OFlags) -> i32 {
 
 /// Opens what must be a plain file under one name.
 fn open_plain(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
-    let file = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path)?;
+    let place = Place::of(path)?;
+    let file = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(place.path())?;
     let meta = file.metadata()?;
     if !meta.is_file() || meta.nlink() > 1 {
         return Err(io::Error::other("it is not a plain file of one name"));
@@ -169,6 +201,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
         Ok(bytes)
     };
     read().map_err(failed)
+}
+
+/// Reads a file of text. Blocking.
+pub fn read_text(path: &Path) -> Result<String, FileError> {
+    String::from_utf8(read(path)?).map_err(|_| at("read", path)(io::Error::other("it is no text")))
 }
 
 /// Reads a file that may be absent. Blocking.
@@ -218,6 +255,56 @@ mod tests {
         let pipe = dir.path().join("nodes.json");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
         assert!(read(&pipe).is_err(), "and nobody waits for its writer");
+    }
+
+    #[test]
+    fn a_directory_that_a_component_replaced_by_a_link_leads_to_nothing_of_another() {
+        if !rustix::process::geteuid().is_root() {
+            let what = "NOT EXERCISED: links of another account: only root can make some";
+            return writeln!(io::stderr(), "{what}").unwrap();
+        }
+        let state = tempfile::tempdir().unwrap();
+        let at = |path: &str| state.path().join(path);
+        for dir in ["other/pki", "other/log", "demo"] {
+            private_dir(&at(dir), None).unwrap();
+        }
+        for file in ["other/pki/admin.key", "other/log/kine.log"] {
+            write_atomic(&at(file), b"theirs", None).unwrap();
+        }
+        for name in ["pki", "log"] {
+            std::os::unix::fs::symlink(at("other").join(name), at("demo").join(name)).unwrap();
+            std::os::unix::fs::lchown(at("demo").join(name), Some(65_534), Some(65_534)).unwrap();
+        }
+        let mine = Some(User { uid: 65_534, gid: 65_534 });
+        let (key, log, made) = (at("demo/pki/admin.key"), at("demo/log/kine.log"), at("demo/pki/made"));
+        let refused = [
+            read(&key).err(),
+            read_optional(&key).err(),
+            open_log(&log, mine).err(),
+            write_atomic(&key, b"mine", mine).err(),
+            write_whole(&made, &at("demo/pki/aside"), mine, |_| Ok(())).err(),
+            private_dir(&made, mine).err(),
+            remove(&key).err(),
+            remove_tree(&made).err(),
+            rename(&key, &at("demo/key")).err(),
+            rename(&at("other/pki/admin.key"), &made).err(),
+            sync_dir(&at("demo/pki")).err(),
+            NewFile::create(&made).err(),
+            give_tree(&key, |_| true, User { uid: 65_534, gid: 65_534 }).err(),
+        ];
+        for (turn, refused) in refused.into_iter().enumerate() {
+            let refused = refused.unwrap_or_else(|| panic!("{turn} was let through")).to_string();
+            assert!(refused.contains("is a link of uid 65534"), "{turn}: {refused}");
+        }
+        assert!(open_to_change(&log).is_err() && open_to_read(&log).is_err());
+        assert!(list(&at("demo/pki")).is_err() && open_list(&at("demo/log")).is_err());
+        remove_tree(&at("demo")).unwrap();
+        for file in ["other/pki/admin.key", "other/log/kine.log"] {
+            assert_eq!(
+                (read(&at(file)).unwrap(), at(file).metadata().unwrap().uid()),
+                (b"theirs".to_vec(), 0)
+            );
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The cloud controller manager against a real kube-apiserver, started the way its blueprint says.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
+#![allow(clippy::disallowed_methods, reason = "what a test reads nobody planted")]
 
 mod real_stack;
 

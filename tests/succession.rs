@@ -1,6 +1,7 @@
 //! One daemon after another: killed, replaced, upgraded. Nothing that runs may notice (A1, A2, F5).
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed, in its helpers too")]
+#![allow(clippy::disallowed_methods, reason = "what a test reads nobody planted")]
 
 mod common;
 

@@ -22,7 +22,7 @@ const COMPONENT: &str = "berth";
 
 /// The copy of `program` in the store, made where it is missing; copies of earlier programs go. Blocking.
 pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError> {
-    let mut source = File::open(program).map_err(at("open", program))?;
+    let mut source = crate::files::trusted::open(program).map_err(at("open", program))?;
     let meta = source.metadata().map_err(at("examine", program))?;
     // Reading it all for its digest costs more than the rest of a second start: inode, size and time name it as well.
     let stamp =

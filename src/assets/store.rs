@@ -156,7 +156,7 @@ impl Store {
             .map_err(|error| at("encode the record of", &staged.tree)(error.into()))?;
         files::write_atomic(&staged.tree.join(RECORD), &text, None).map_err(StoreError::of)?;
         // One syncfs instead of one fsync per file: the PostgreSQL tree has two thousand.
-        let handle = File::open(&staged.tree).map_err(at("open", &staged.tree))?;
+        let handle = crate::files::trusted::open(&staged.tree).map_err(at("open", &staged.tree))?;
         rustix::fs::syncfs(&handle)
             .map_err(|errno| StoreError::of(at("sync the file system of", &staged.tree)(errno.into())))?;
         let target = self.path(&record.digest);

@@ -116,7 +116,7 @@ pub(super) fn unpack(
     tell: &dyn Fn(u64, u64),
 ) -> Result<(), WheelError> {
     let broken = |reason: String| WheelError::Broken { wheel: name(wheel), reason };
-    let file = File::open(wheel).map_err(at("open", wheel)).map_err(StoreError::of)?;
+    let file = crate::files::trusted::open(wheel).map_err(at("open", wheel)).map_err(StoreError::of)?;
     let mut archive = ZipArchive::new(file).map_err(|error| broken(error.to_string()))?;
     let mut chosen = Vec::new();
     let mut total = 0;

@@ -6,7 +6,6 @@
 use crate::ccm;
 use crate::files::{self, FileError};
 use crate::tenant::pki;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +35,7 @@ pub(super) fn of(data: &Path) -> Result<Contents, FileError> {
     let mut pending = vec![PathBuf::new()];
     while let Some(dir) = pending.pop() {
         let failed = |source| FileError { action: "list", path: data.join(&dir), source };
-        let entries = match fs::read_dir(data.join(&dir)) {
+        let entries = match files::list(&data.join(&dir)) {
             // Whoever works in there removes what he made.
             Err(error) if error.kind() == io::ErrorKind::NotFound && may_vanish(&dir) => continue,
             entries => entries.map_err(failed)?,
@@ -86,14 +85,14 @@ pub(super) fn size_of(dir: &Path) -> Result<u64, FileError> {
     let mut pending = vec![dir.to_owned()];
     while let Some(dir) = pending.pop() {
         let failed = |source| FileError { action: "list", path: dir.clone(), source };
-        let entries = match fs::read_dir(&dir) {
+        let entries = match files::list(&dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             entries => entries.map_err(failed)?,
         };
         for entry in entries {
             let entry = entry.map_err(failed)?;
             match entry.metadata() {
-                Ok(meta) if meta.is_dir() => pending.push(entry.path()),
+                Ok(meta) if meta.is_dir() => pending.push(dir.join(entry.file_name())),
                 Ok(meta) => total += meta.len(),
                 // Gone since.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -107,6 +106,7 @@ pub(super) fn size_of(dir: &Path) -> Result<u64, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn keys_and_records_belong_to_it_and_what_this_host_makes_again_does_not() {

@@ -73,7 +73,7 @@ pub fn give_place(staged: &Path, place: &Path, new: Owner, owner: Option<User>) 
     if let Some(user) = owner {
         chown(staged, Some(user.uid), Some(user.gid)).map_err(failed("change the owner of", staged))?;
     }
-    let dir = std::fs::File::open(staged).map_err(failed("open", staged))?;
+    let dir = crate::files::trusted::open(staged).map_err(failed("open", staged))?;
     // One sync for a thousand files.
     rustix::fs::syncfs(&dir).map_err(|e| failed("sync the file system of", staged)(e.into()))?;
     renameat_with(CWD, staged, CWD, place, RenameFlags::NOREPLACE)

@@ -90,7 +90,7 @@ fn read(mut backup: impl Read, into: Option<(&Path, Option<User>)>) -> Result<Ma
         let mut entry = entry.map_err(torn)?;
         let path = entry.path().map_err(torn)?.into_owned();
         if manifest.is_some() {
-            return Err(BackupError::Member(format!("{path:?} comes after the manifest")));
+            return Err(BackupError::Member(format!("{} comes after the manifest", path.display())));
         }
         if path == Path::new(MANIFEST) {
             manifest = Some(Manifest::parse(&record(&mut entry)?).map_err(unreadable)?);

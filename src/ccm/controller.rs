@@ -72,7 +72,7 @@ pub(super) async fn run(config: &Config) -> RunError {
 async fn until_renewed(config: &Config, word: &mut Word) -> Result<(), RunError> {
     // Watched before it is read: a renewal in between is seen.
     let mut events = FileEvents::of(&config.kubeconfig)?;
-    let loaded = fs::read(&config.kubeconfig)
+    let loaded = crate::files::trusted::bytes(&config.kubeconfig)
         .map_err(|source| RunError::Unreadable { path: config.kubeconfig.clone(), source })?;
     let client = client(config, &loaded).await?;
     tokio::select! {
@@ -85,7 +85,7 @@ async fn until_renewed(config: &Config, word: &mut Word) -> Result<(), RunError>
 async fn renewed(config: &Config, events: &mut FileEvents, loaded: &[u8]) -> Result<(), RunError> {
     loop {
         events.changed().await?;
-        if fs::read(&config.kubeconfig).is_ok_and(|now| now != loaded) {
+        if crate::files::trusted::bytes(&config.kubeconfig).is_ok_and(|now| now != loaded) {
             return Ok(());
         }
     }
@@ -196,7 +196,7 @@ async fn until_interrupted(config: &Config, client: Client, word: &mut Word) -> 
 fn snapshot_changes(config: &Config) -> Result<impl Stream<Item = ()> + Send + 'static, WatchError> {
     let events = FileEvents::of(&config.instances_file)?;
     let path = config.instances_file.clone();
-    let read = move || fs::read(&path).unwrap_or_default();
+    let read = move || crate::files::trusted::bytes(&path).unwrap_or_default();
     let last = read();
     Ok(stream::unfold((events, read, last), |(mut events, read, last)| async move {
         loop {

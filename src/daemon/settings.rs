@@ -12,7 +12,6 @@ use crate::preflight::Account;
 use crate::process::ComponentLimits;
 use crate::tenant::Accounts;
 use berth_actors::canary::Cadence;
-use std::fs;
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -60,7 +59,7 @@ pub struct Settings {
 /// Who the components and the daemon are, by name. Blocking.
 pub(super) fn accounts(components: Option<&Account>) -> Result<Accounts, DaemonError> {
     let uid = rustix::process::geteuid().as_raw();
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let passwd = crate::files::trusted::text("/etc/passwd").unwrap_or_default();
     let daemon = name_of(uid, &passwd).ok_or(DaemonError::NamelessAccount { uid })?.to_owned();
     Ok(match components {
         Some(account) => {

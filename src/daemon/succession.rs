@@ -9,7 +9,6 @@ use crate::front::Front;
 use rustix::net::SocketType;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::stdio::dup2_stdin;
-use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,7 +42,7 @@ fn from_stdin() -> Option<TcpListener> {
     }
     let listener = stdin.as_fd().try_clone_to_owned().ok()?;
     // Else it would stay open, and the port taken, after the front is closed.
-    let null = File::open("/dev/null").ok()?;
+    let null = crate::files::trusted::open("/dev/null").ok()?;
     dup2_stdin(&null).ok()?;
     Some(listener.into())
 }

@@ -4,9 +4,9 @@
 //! cluster is remarked on, and nothing is done about it: what is deleted or stopped is an operator's choice.
 
 use super::{HostEstate, Inner};
+use crate::files;
 use berth_actors::status::{Disk, Holding};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn measure(top: &Path, most: u64) -> io::Result<Found> {
     let (mut found, mut seen) = (Found::default(), 0);
     let mut pending = vec![top.to_owned()];
     while let Some(dir) = pending.pop() {
-        let entries = match fs::read_dir(&dir) {
+        let entries = match files::list(&dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound && dir != top => continue,
             Err(error) => return Err(error),
@@ -121,7 +121,7 @@ fn measure(top: &Path, most: u64) -> io::Result<Found> {
             let Ok(meta) = entry.metadata() else { continue };
             found.bytes += meta.blocks() * BLOCK;
             if meta.is_dir() {
-                pending.push(entry.path());
+                pending.push(dir.join(entry.file_name()));
             }
         }
     }
@@ -131,6 +131,7 @@ fn measure(top: &Path, most: u64) -> io::Result<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn all_below_counts_with_what_it_takes_up_and_links_lead_nowhere() {

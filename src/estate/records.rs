@@ -92,9 +92,7 @@ impl Records {
 }
 
 fn read(path: &Path) -> Result<TenantRecord, RecordError> {
-    let bytes =
-        fs::read(path).map_err(|source| FileError { action: "read", path: path.to_owned(), source })?;
-    parse(&bytes, path)
+    parse(&files::read(path)?, path)
 }
 
 /// The record in a file that is called `path`.
@@ -119,11 +117,11 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<TenantRecord, RecordErr
 
 /// Removes a directory and all below it, durably: the record that remembers it goes next. Idempotent.
 pub(super) fn remove_tree(path: &Path) -> Result<(), RecordError> {
-    match fs::remove_dir_all(path) {
-        Ok(()) => Ok(path.parent().map_or(Ok(()), files::sync_dir)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(FileError { action: "remove", path: path.to_owned(), source }.into()),
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(());
     }
+    files::remove_tree(path)?;
+    Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
 }
 
 #[cfg(test)]

@@ -160,9 +160,7 @@ impl Rotation {
 
     async fn api(&self) -> Result<ApiServer, Refusal> {
         self.estate.0.is_still(&self.tenant).map_err(Refusal::Conflict)?;
-        let files = self.tenant.credentials();
-        let api = ApiServer::new(self.tenant.port(), &files.server_ca, &files.admin, &files.admin_key).await;
-        api.map_err(|reason| self.failed(reason))
+        ApiServer::new(&self.tenant.administrator()).await.map_err(|reason| self.failed(reason))
     }
 
     async fn restart(&mut self, component: &str, why: &str) -> Result<(), Refusal> {

@@ -3,7 +3,8 @@
 //! Until it is published it has no name, so whatever ends its writer, the kernel removes it. Where the file system cannot do
 //! that, it has a name that the next attempt at the same file reuses.
 
-use super::{FileError, at, directory_of, sync_dir};
+use super::way::{Place, through};
+use super::{FileError, at, sync_place};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with};
 use rustix::io::Errno;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct NewFile {
     pub file: File,
     path: PathBuf,
+    place: Place,
     /// Its name until it is published, where it needs one.
     aside: Option<PathBuf>,
 }
@@ -22,13 +24,14 @@ pub struct NewFile {
 impl NewFile {
     /// Mode 0600. Refused where there is something at `path`. Blocking.
     pub fn create(path: &Path) -> Result<Self, FileError> {
-        if path.symlink_metadata().is_ok() {
+        let place = Place::of(path).map_err(at("create", path))?;
+        if place.path().symlink_metadata().is_ok() {
             return Err(at("create", path)(io::ErrorKind::AlreadyExists.into()));
         }
         let mode = Mode::RUSR | Mode::WUSR;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        match openat(CWD, directory_of(path), flags | OFlags::TMPFILE, mode) {
-            Ok(file) => return Ok(Self { file: file.into(), path: path.to_owned(), aside: None }),
+        match openat(place.directory(), c".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => return Ok(Self { file: file.into(), path: path.to_owned(), place, aside: None }),
             // What file systems and old kernels say that do not know nameless files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {}
             Err(error) => return Err(at("create", path)(error.into())),
@@ -36,9 +39,9 @@ impl NewFile {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(".part");
-        let aside = path.with_file_name(name);
+        let aside = through(place.directory()).join(name);
         let file = fresh(&aside).map_err(at("create", path))?;
-        Ok(Self { file, path: path.to_owned(), aside: Some(aside) })
+        Ok(Self { file, path: path.to_owned(), place, aside: Some(aside) })
     }
 
     /// Gives it its name, durably. Blocking.
@@ -47,7 +50,7 @@ impl NewFile {
         self.file.sync_all().map_err(at("sync", &path))?;
         let named = match self.aside.take() {
             Some(aside) => {
-                let renamed = renameat_with(CWD, &aside, CWD, &path, RenameFlags::NOREPLACE);
+                let renamed = renameat_with(CWD, &aside, CWD, self.place.path(), RenameFlags::NOREPLACE);
                 if renamed.is_err() {
                     self.aside = Some(aside);
                 }
@@ -55,11 +58,11 @@ impl NewFile {
             }
             None => {
                 let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                linkat(CWD, open, CWD, &path, AtFlags::SYMLINK_FOLLOW)
+                linkat(CWD, open, CWD, self.place.path(), AtFlags::SYMLINK_FOLLOW)
             }
         };
         named.map_err(|error| at("create", &path)(error.into()))?;
-        sync_dir(directory_of(&path))
+        sync_place(&self.place, &path)
     }
 }
 

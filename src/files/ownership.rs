@@ -3,6 +3,7 @@
 //! Nobody works in the tree meanwhile, but whoever did may have prepared it: no link is followed, no other file system is
 //! entered, and nothing changes hands whose owner was not told of, or that has a second name elsewhere.
 
+use super::way::Place;
 use super::{FileError, at};
 use berth_actors::spec::User;
 use rustix::fd::{AsFd, OwnedFd};
@@ -27,6 +28,8 @@ pub(crate) fn give_tree(top: &Path, from: impl Fn(u32) -> bool, to: User) -> Res
 }
 
 fn give(top: &Path, from: &dyn Fn(u32) -> bool, to: User) -> io::Result<Given> {
+    let place = Place::of(top)?;
+    let top = place.path();
     let root = rustix::fs::open(top, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let device = rustix::fs::fstat(&root)?.st_dev;
     let mut given = Given::default();

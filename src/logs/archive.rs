@@ -1,8 +1,8 @@
 //! Names and order of a log's archives. The name is the offset in the stream at which the archive ends, so one rename is all it
 //! takes to add one, and no crash can leave two of one name or a hole in a numbering.
 
-use rustix::fs::{Mode, OFlags, RawDir};
-use rustix::io::Errno;
+use crate::files;
+use rustix::fs::RawDir;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -34,9 +34,8 @@ pub(super) fn unfinished(log: &Path) -> PathBuf {
 pub(super) fn ends(log: &Path) -> io::Result<Vec<u64>> {
     let (Some(name), Some(parent)) = (log.file_name(), log.parent()) else { return Ok(Vec::new()) };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = match rustix::fs::open(parent, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(Vec::new()),
+    let dir = match files::open_list(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         dir => dir?,
     };
     // A thousand logs lie in one directory, and each of them begins with a look: no name is copied for it.

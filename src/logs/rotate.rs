@@ -17,7 +17,7 @@ use super::log::{Extent, Marks};
 use super::space::{self, ALIGN, Way};
 use crate::files;
 use berth_actors::spec::User;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -119,10 +119,7 @@ pub(super) fn archive_head(path: &Path, file: &File, limits: Limits) -> Result<b
 fn prune(path: &Path, keep: usize) -> Result<(), RotateError> {
     let archives = archive::ends(path)?;
     for end in &archives[..archives.len().saturating_sub(keep)] {
-        match fs::remove_file(archive::path(path, *end)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
+        files::remove(&archive::path(path, *end)).map_err(io::Error::from)?;
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use crate::config;
 use berth_actors::spec::User;
-use std::fs;
 
 /// Accounts for components of a root daemon, the first that exists.
 const ACCOUNTS: [&str; 2] = ["berth", "nobody"];
@@ -20,7 +19,7 @@ pub fn account(wanted: Option<&config::Account>) -> Result<Option<Account>, Acco
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let passwd = crate::files::trusted::text("/etc/passwd").unwrap_or_default();
     match wanted {
         Some(wanted) => named(wanted, &passwd).map(Some),
         None => choose_account(&passwd).map(Some).ok_or(AccountError::None),

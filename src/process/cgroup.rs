@@ -108,7 +108,7 @@ impl CgroupRoot {
             let what = format!("{what} {}", place.display());
             move |source| LimitError::Io { what, source }
         };
-        let there = fs::read_to_string(place.join("cgroup.controllers"))
+        let there = crate::files::trusted::text(place.join("cgroup.controllers"))
             .map_err(failed("read the controllers of"))?;
         if let Some(missing) =
             controllers.iter().find(|wanted| !there.split_whitespace().any(|is| is == **wanted))
@@ -172,13 +172,13 @@ impl Cgroup {
 
     /// Whether the kernel killed somebody in it for want of memory, since it was made. One read from memory.
     pub(super) fn has_run_out_of_memory(&self) -> bool {
-        let events = fs::read_to_string(self.0.join("memory.events")).unwrap_or_default();
+        let events = crate::files::trusted::text(self.0.join("memory.events")).unwrap_or_default();
         events.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
     }
 
     /// Whether nobody lives in it or below it, by the kernel's own count. One read from memory; false where it cannot be told.
     pub(super) fn is_empty(&self) -> bool {
-        let events = fs::read_to_string(self.0.join("cgroup.events")).unwrap_or_default();
+        let events = crate::files::trusted::text(self.0.join("cgroup.events")).unwrap_or_default();
         events.lines().any(|line| line == "populated 0")
     }
 
@@ -204,14 +204,14 @@ fn remove_below(dir: &Path) {
 
 /// The living processes in `dir` and in whatever cgroups its members made below it. One that is gone is empty.
 fn members(dir: &Path, living: &mut Targets) -> io::Result<()> {
-    let pids = match fs::read_to_string(dir.join("cgroup.procs")) {
+    let pids = match crate::files::trusted::text(dir.join("cgroup.procs")) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound) => return Ok(()),
         pids => pids?,
     };
     let identities =
         pids.lines().filter_map(|pid| identity::of(pid.parse().ok()?)).filter(identity::is_alive);
     living.extend(identities.map(|identity| {
-        let name = fs::read_to_string(format!("/proc/{}/comm", identity.pid)).unwrap_or_default();
+        let name = crate::files::trusted::text(format!("/proc/{}/comm", identity.pid)).unwrap_or_default();
         ((&identity).into(), name.trim_end().to_owned())
     }));
     for entry in fs::read_dir(dir)?.flatten() {

@@ -4,7 +4,6 @@
 //! mounts of one hierarchy, a hybrid host that has v2 beside v1, a container that sees a part. Creates nothing.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
@@ -12,8 +11,8 @@ use std::path::{Component, Path, PathBuf};
 /// The daemon's own cgroup as a directory: with a delegated systemd unit, the one place where it may create others. One
 /// for each mount of the hierarchy that shows it; the mount points themselves where none does (a container's view).
 pub(super) fn own_cgroups() -> io::Result<Vec<PathBuf>> {
-    let membership = fs::read("/proc/self/cgroup")?;
-    Ok(within(&fs::read("/proc/self/mountinfo")?, &membership))
+    let membership = crate::files::trusted::bytes("/proc/self/cgroup")?;
+    Ok(within(&crate::files::trusted::bytes("/proc/self/mountinfo")?, &membership))
 }
 
 /// The same of the text of both files.

@@ -16,7 +16,7 @@ use std::time::Duration;
 fn boot_id() -> &'static Arc<str> {
     static BOOT_ID: OnceLock<Arc<str>> = OnceLock::new();
     BOOT_ID.get_or_init(|| {
-        std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        crate::files::trusted::text("/proc/sys/kernel/random/boot_id")
             .map_or_else(|_| "".into(), |id| id.trim().into())
     })
 }

@@ -220,11 +220,11 @@ impl Ledger {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            let bytes = match fs::read(&path) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            let bytes = match files::read_optional(&path) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
                 // It may be a good one: what it names must not be taken for a stray.
-                Err(source) => return Err(FileError { action: "read the ledger record", path, source }),
+                Err(error) => return Err(error),
             };
             match parse(&bytes) {
                 Ok(record) => records.push(record),
@@ -243,7 +243,7 @@ impl Ledger {
 }
 
 fn read(path: &Path) -> std::io::Result<Record> {
-    parse(&fs::read(path)?)
+    parse(&files::read(path)?)
 }
 
 pub(super) fn parse(bytes: &[u8]) -> std::io::Result<Record> {

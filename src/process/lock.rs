@@ -64,7 +64,7 @@ impl StateLock {
 
 /// The holder writes its pid a moment after it has the lock.
 fn holder(lock: &std::path::Path) -> String {
-    match fs::read_to_string(lock) {
+    match files::read_text(lock) {
         Ok(pid) if !pid.is_empty() => format!("pid {pid}"),
         _ => "just starting".to_owned(),
     }

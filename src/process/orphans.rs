@@ -54,7 +54,7 @@ pub(super) fn none() -> bool {
 /// it is read last, so that none moves there unseen.
 fn list_children() -> Option<Vec<u32>> {
     let first = std::process::id();
-    let of = |thread: u32| fs::read_to_string(format!("/proc/self/task/{thread}/children"));
+    let of = |thread: u32| crate::files::trusted::text(format!("/proc/self/task/{thread}/children"));
     let mut all = String::new();
     for entry in fs::read_dir("/proc/self/task").ok()? {
         let thread = entry.ok()?.file_name().to_str()?.parse().ok()?;

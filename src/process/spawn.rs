@@ -26,7 +26,8 @@ pub(super) fn start(
     marks: &Marks<'_>,
 ) -> Result<Newborn, SpawnError> {
     let failed = |error: BirthError| classify(spec, &error);
-    let null = File::open("/dev/null").map_err(|error| failed(Stage::Prepare.failed(error)))?;
+    let null =
+        crate::files::trusted::open("/dev/null").map_err(|error| failed(Stage::Prepare.failed(error)))?;
     let name = spec.arg0.as_ref().map_or_else(|| spec.program.as_os_str().to_owned(), Into::into);
     let own_marks = [(mark::TOKEN, marks.token), (mark::COMPONENT, marks.component)];
     let environment =

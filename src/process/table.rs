@@ -186,6 +186,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "a bare child, without a host around it")]
     fn a_program_that_does_nothing_but_execute_itself_shows_its_mark_in_every_look() {
         let mut child = Command::new("/bin/sh")
             .args(["-c", "exec /bin/sh -c \"$0\" \"$0\"", "exec /bin/sh -c \"$0\" \"$0\""])

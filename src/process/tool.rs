@@ -118,7 +118,7 @@ fn live(
     stdout: &File,
     stderr: &File,
 ) -> Result<Option<ExitStatus>, BirthError> {
-    let null = File::open("/dev/null").map_err(|error| Stage::Prepare.failed(error))?;
+    let null = crate::files::trusted::open("/dev/null").map_err(|error| Stage::Prepare.failed(error))?;
     let arguments = [tool.program.as_os_str().to_owned()].into_iter();
     let newborn = children::bear(&Birth {
         program: &tool.program,

@@ -9,7 +9,6 @@ use crate::one_line::one_line;
 use berth_actors::spec::Signal;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -99,8 +98,8 @@ impl From<StopSignal> for Signal {
 
 /// Reads and checks the file; each service comes behind those it comes after, else in the order of the file. Blocking.
 pub(super) fn load(path: &Path) -> Result<Vec<Service>, SpecError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
+    let text = crate::files::trusted::text(path)
+        .map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
     parse(&text, path)
 }
 

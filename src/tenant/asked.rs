@@ -2,12 +2,12 @@
 //!
 //! A rotation asks here whether its step has been taken up. Every question has a deadline.
 
-use super::{defaults, kubeconfig, readyz};
+use super::administrator::Administrator;
+use super::{defaults, kubeconfig};
 use crate::https::Https;
 use http::StatusCode;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -44,8 +44,8 @@ pub(crate) struct ApiServer {
 }
 
 impl ApiServer {
-    pub(crate) async fn new(port: u16, ca: &Path, certificate: &Path, key: &Path) -> Result<Self, String> {
-        Ok(Self { https: readyz::client(ca, certificate, key).await?, port })
+    pub(crate) async fn new(administrator: &Administrator) -> Result<Self, String> {
+        Ok(Self { https: administrator.https().await?, port: administrator.port })
     }
 
     /// Names of the keys that it takes ServiceAccounts' tokens of.

@@ -2,14 +2,13 @@
 //!
 //! Called by the gates of kube-controller-manager and k3s, whose own health pages are green earlier.
 
+use super::administrator::Administrator;
 use super::defaults;
 use berth_actors::host::WaitNote;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
-use kube::{Api, Client, Config, ResourceExt};
-use std::path::Path;
+use kube::{Api, Client, ResourceExt};
 use std::time::Duration;
 
 /// Marks namespaces of this probe, so that what an interrupted one left is found again.
@@ -34,26 +33,15 @@ enum ProbeError {
     Deadline,
 }
 
-/// Resolves once the controllers behind `kubeconfig` (an administrator's) work. `Err`: the file is no kubeconfig.
-pub(super) async fn gate(kubeconfig: &Path, note: &WaitNote) -> Result<(), String> {
-    let client = client(kubeconfig).await?;
+/// Resolves once the controllers behind the administrator's API server work. `Err`: its files make no client.
+pub(super) async fn gate(administrator: &Administrator, note: &WaitNote) -> Result<(), String> {
+    let client = administrator.client().await?;
     note.say("a ServiceAccount in a fresh namespace");
     while let Err(error) = is_served(&client).await {
         note.say(error.to_string());
         tokio::time::sleep(defaults::API_PROBE).await;
     }
     Ok(())
-}
-
-pub(super) async fn client(kubeconfig: &Path) -> Result<Client, String> {
-    let path = kubeconfig.display();
-    let text =
-        tokio::fs::read_to_string(kubeconfig).await.map_err(|error| format!("read {path}: {error}"))?;
-    let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| format!("{path}: {error}"))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| format!("{path}: {error}"))?;
-    Client::try_from(config).map_err(|error| format!("{path}: {error}"))
 }
 
 /// One attempt. Dropped midway it still deletes its namespace.

@@ -5,6 +5,7 @@
 
 mod token;
 
+use super::administrator::Administrator;
 use super::credentials::Credentials;
 use super::seat::Seat;
 use super::{defaults, fresh_namespace, kubeconfig, ports, readyz};
@@ -78,7 +79,7 @@ impl Blueprint for K3s {
         let this = self.clone();
         let written = self.seat.blocking(move || this.write_kubeconfig()).await;
         written.map_err(|error| GateError::Hopeless(error.to_string()))?;
-        fresh_namespace::gate(&self.kubeconfig, note)
+        fresh_namespace::gate(&self.administrator(), note)
             .await
             .map_err(|reason| GateError::Hopeless(format!("{}: k3s's probe: {reason}", self.seat.chain)))
     }
@@ -98,6 +99,10 @@ impl K3s {
         Credentials::of(Distribution::K3s, &self.seat.data)
     }
 
+    fn administrator(&self) -> Administrator {
+        Administrator { port: self.port, credentials: self.credentials() }
+    }
+
     fn ports(&self) -> [(u16, &'static str); defaults::K3S_PORTS as usize] {
         // Adjacent because it does not ask: the API server behind its own listener takes the next port.
         [
@@ -110,10 +115,8 @@ impl K3s {
 
     /// Reads its certificates anew each time: they come to be, or are renewed, while it starts.
     async fn is_ready(&self) -> Result<(), String> {
-        let Credentials { server_ca, admin, admin_key, .. } = &self.credentials();
-        let https = readyz::client(server_ca, admin, admin_key)
-            .await
-            .map_err(|reason| format!("its certificates: {reason}"))?;
+        let https = self.administrator().https().await;
+        let https = https.map_err(|reason| format!("its certificates: {reason}"))?;
         readyz::ask(&https, self.port).await
     }
 

@@ -10,6 +10,7 @@ use super::defaults;
 use super::dsn::Database;
 use super::seat::Seat;
 use crate::components::Program;
+use crate::files;
 use crate::log_line;
 use crate::logs::Log;
 use crate::off_thread::off_thread;
@@ -50,12 +51,8 @@ impl Blueprint for Kine {
         self.seat.claim().await?;
         if let Endpoint::Socket(path) = &self.endpoint {
             // kine would take the path over even from a living kine; the tree starts one only after the last is gone.
-            match tokio::fs::remove_file(path).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(self.seat.retry(format!("remove {}: {error}", path.display())));
-                }
-                _ => {}
-            }
+            let path = path.clone();
+            self.seat.blocking(move || files::remove(&path)).await?;
         }
         self.spec(context)
     }

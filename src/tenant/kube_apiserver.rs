@@ -1,11 +1,15 @@
 //! kube-apiserver: the tenant's Kubernetes. The only component with a port that others know.
 
+use super::administrator::Administrator;
+use super::credentials::Credentials;
 use super::pki::Pki;
 use super::seat::Seat;
 use super::{defaults, ports, readyz};
 use crate::components::Program;
 use async_trait::async_trait;
-use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::host::{
+    Blueprint, Context, Distribution, GateError, Listens, PrepareError, Running, WaitNote,
+};
 use berth_actors::spec::ProcessSpec;
 use std::path::PathBuf;
 
@@ -51,9 +55,7 @@ impl Blueprint for KubeApiserver {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        let (ca, admin, key) =
-            (self.pki.certificate("server-ca"), self.pki.certificate("admin"), self.pki.key("admin"));
-        let https = readyz::client(&ca, &admin, &key).await.map_err(|reason| {
+        let https = self.administrator().https().await.map_err(|reason| {
             GateError::Hopeless(format!("{}: kube-apiserver's probe: {reason}", self.seat.chain))
         })?;
         while let Err(reason) = readyz::ask(&https, self.port).await {
@@ -65,6 +67,11 @@ impl Blueprint for KubeApiserver {
 }
 
 impl KubeApiserver {
+    fn administrator(&self) -> Administrator {
+        let credentials = Credentials::of(Distribution::Kubernetes, &self.seat.data);
+        Administrator { port: self.port, credentials }
+    }
+
     fn arguments(&self) -> Vec<String> {
         let file = |flag: &str, path: PathBuf| format!("--{flag}={}", path.display());
         let pki = &self.pki;

@@ -1,12 +1,16 @@
 //! kube-controller-manager: ready when a fresh namespace gets its ServiceAccount, which its health page does not wait for.
 
+use super::administrator::Administrator;
+use super::credentials::Credentials;
 use super::fresh_namespace;
 use super::pki::Pki;
 use super::seat::Seat;
 use crate::components::Program;
 use crate::files;
 use async_trait::async_trait;
-use berth_actors::host::{Blueprint, Context, GateError, Listens, PrepareError, Running, WaitNote};
+use berth_actors::host::{
+    Blueprint, Context, Distribution, GateError, Listens, PrepareError, Running, WaitNote,
+};
 use berth_actors::spec::ProcessSpec;
 use std::path::PathBuf;
 
@@ -22,8 +26,6 @@ pub struct KubeControllerManager {
     pub pki: Pki,
     /// Port of the API server.
     pub port: u16,
-    /// The administrator's kubeconfig: the gate makes a namespace with it.
-    pub kubeconfig: PathBuf,
 }
 
 #[async_trait]
@@ -50,7 +52,7 @@ impl Blueprint for KubeControllerManager {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
-        fresh_namespace::gate(&self.kubeconfig, note).await.map_err(|reason| {
+        fresh_namespace::gate(&self.administrator(), note).await.map_err(|reason| {
             GateError::Hopeless(format!("{}: kube-controller-manager's probe: {reason}", self.seat.chain))
         })
     }
@@ -59,6 +61,12 @@ impl Blueprint for KubeControllerManager {
 impl KubeControllerManager {
     fn own_kubeconfig(&self) -> PathBuf {
         self.seat.data.join(KUBECONFIG)
+    }
+
+    /// The gate makes a namespace as it.
+    fn administrator(&self) -> Administrator {
+        let credentials = Credentials::of(Distribution::Kubernetes, &self.seat.data);
+        Administrator { port: self.port, credentials }
     }
 
     /// Else it makes a directory in the host's /usr/libexec.
@@ -105,7 +113,6 @@ mod tests {
         let seat = Seat::of_demo();
         let controllers = KubeControllerManager {
             pki: Pki { cluster: "demo".into(), dir: "/s/demo/pki".into(), owner: None },
-            kubeconfig: seat.data.join("kubeconfig"),
             seat,
             program: Program::real("/bin/kcm"),
             port: 16443,

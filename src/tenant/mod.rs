@@ -6,6 +6,7 @@
 //! postgres openbao kine             its stores; postgres and kine also serve the kcp slots
 //! kube_apiserver kube_controller_manager   one distribution of Kubernetes
 //! k3s                               the other
+//! administrator                     the daemon as a client of their API servers
 //! readyz fresh_namespace            what their gates ask
 //! asked sealed                      what a rotation of credentials asks of those that run, and has them seal anew
 //! stack                             all of them in order, with policies from `defaults`
@@ -13,6 +14,7 @@
 //! A blueprint prepares files and databases and knows when its component truly serves. It never spawns, signals or
 //! restarts anything: the tree does, through the host traits.
 
+pub(crate) mod administrator;
 pub(crate) mod asked;
 mod config_file;
 pub mod credentials;
@@ -39,6 +41,7 @@ pub mod uids;
 use crate::components::Components;
 use crate::layout::{Layout, RunDirTooLong};
 use crate::names::{self, BadName};
+use administrator::Administrator;
 use berth_actors::host::Distribution;
 use berth_actors::spec::User;
 use credentials::Credentials;
@@ -161,7 +164,10 @@ impl Tenant {
     pub fn pki(&self) -> Pki {
         Pki { cluster: self.name.clone(), dir: self.seat.data.join(pki::DIR), owner: self.seat.owner }
     }
-    /// The cluster administrator's kubeconfig.
+    pub(crate) fn administrator(&self) -> Administrator {
+        Administrator { port: self.port, credentials: self.credentials() }
+    }
+    /// The cluster administrator's kubeconfig, for others.
     pub fn kubeconfig(&self) -> PathBuf {
         self.seat.data.join("kubeconfig")
     }

@@ -92,12 +92,9 @@ impl Blueprint for OpenBao {
         let Some(address) = running.address else {
             return Err(hopeless("OpenBao listens on no port".to_owned()));
         };
-        let ca =
-            tokio::fs::read(self.pki.certificate("server-ca")).await.map_err(|e| hopeless(e.to_string()))?;
-        let https = Https::new(&ca, None).map_err(|e| hopeless(e.to_string()))?;
         let files = self.files();
-        let password =
-            tokio::fs::read_to_string(files.password()).await.map_err(|e| hopeless(e.to_string()))?;
+        let (ca, password) = files.to_log_in(&self.pki.certificate("server-ca")).await.map_err(hopeless)?;
+        let https = Https::new(&ca, None).map_err(|e| hopeless(e.to_string()))?;
         let mut log = NewLines::after(&running.log, running.log_offset);
         loop {
             let answer = login::try_once(&https, address, &password).await;

@@ -156,7 +156,7 @@ impl Pki {
     /// Builds everything in a sibling directory and renames it: a crash leaves no half set.
     fn create(&self) -> Result<(), PkiError> {
         let aside = Self { dir: self.dir.with_extension("new"), ..self.clone() };
-        remove_dir(&aside.dir)?;
+        files::remove_tree(&aside.dir)?;
         files::private_dir(&aside.dir, self.owner)?;
         let now = crate::clock::now();
         for name in AUTHORITIES {
@@ -178,9 +178,7 @@ impl Pki {
         aside.write(&aside.service_account_key(), tokens.serialize_pem().as_bytes())?;
         aside.write(&aside.service_account_public(), tokens.public_key_pem().as_bytes())?;
         aside.write(&aside.encryption(), encryption::Keys::first(&random_key()?).text().as_bytes())?;
-        let failed = |source| FileError { action: "rename onto", path: self.dir.clone(), source };
-        std::fs::rename(&aside.dir, &self.dir).map_err(failed)?;
-        Ok(files::sync_dir(self.dir.parent().unwrap_or(Path::new("/")))?)
+        Ok(files::rename(&aside.dir, &self.dir)?)
     }
 
     /// Does `work` while nobody makes a certificate or key in here anew: what it reads is of one generation. Blocking.
@@ -238,15 +236,6 @@ pub fn sign_client(
     let params = params(common_name, &[], now, validity);
     let pem = issue(ca, ca_key, params, ExtendedKeyUsagePurpose::ClientAuth, &key)?;
     Ok((pem, key.serialize_pem()))
-}
-
-fn remove_dir(dir: &Path) -> Result<(), FileError> {
-    match std::fs::remove_dir_all(dir) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(FileError { action: "remove", path: dir.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,6 @@
 use super::{defaults, kubeconfig};
 use crate::https::Https;
 use http::StatusCode;
-use std::path::Path;
-
-/// A client with the administrator's certificate, from PEM files.
-pub(super) async fn client(ca: &Path, certificate: &Path, key: &Path) -> Result<Https, String> {
-    let (ca, certificate, key) = (read(ca).await?, read(certificate).await?, read(key).await?);
-    Https::new(&ca, Some((&certificate, &key))).map_err(|error| error.to_string())
-}
-
-async fn read(path: &Path) -> Result<Vec<u8>, String> {
-    tokio::fs::read(path).await.map_err(|error| format!("read {}: {error}", path.display()))
-}
 
 /// `Err` says what it answered instead, in an operator's words.
 pub(super) async fn ask(https: &Https, port: u16) -> Result<(), String> {

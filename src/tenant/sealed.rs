@@ -3,7 +3,7 @@
 //!
 //! Values never come here: objects are listed by name, and patched with nothing.
 
-use super::fresh_namespace::client;
+use super::administrator::Administrator;
 use super::pki::encryption::SEALED;
 use super::postgres::databases;
 use super::stack::KINE_DATABASE;
@@ -22,8 +22,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const MOST_PAGES: u32 = 2000;
 
 /// Touches every object of the kinds that are sealed. Says how many there were.
-pub(crate) async fn anew(kubeconfig: &Path) -> Result<usize, String> {
-    let client = client(kubeconfig).await?;
+pub(crate) async fn anew(administrator: &Administrator) -> Result<usize, String> {
+    let client = administrator.client().await?;
     let mut touched = 0;
     for plural in SEALED {
         touched += touch(&client, &resource(plural)).await?;

@@ -104,7 +104,6 @@ fn controllers_of(tenant: &Tenant) -> KubeControllerManager {
         program: tenant.components().kube_controller_manager.clone(),
         pki: tenant.pki(),
         port: tenant.port(),
-        kubeconfig: tenant.kubeconfig(),
     }
 }
 

@@ -206,7 +206,7 @@ fn choose(start: u32, range: &Range<u32>, free: impl Fn(u32) -> bool) -> Option<
 /// Uids and gids that are somebody's on this host.
 fn accounts() -> Vec<u32> {
     let ids = |path: &str| {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = crate::files::trusted::text(path).unwrap_or_default();
         text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect::<Vec<u32>>()
     };
     [ids("/etc/passwd"), ids("/etc/group")].concat()

@@ -2,6 +2,7 @@
 
 use super::Look;
 use crate::control::api::Credential;
+use crate::files;
 use crate::tenant::k3s::TLS;
 use crate::tenant::pki::LEAVES;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ impl Look {
         let mut all = vec![self.authority("server-ca")];
         all.extend(LEAVES.iter().filter(|leaf| leaf.name == "bao").map(|leaf| self.leaf(leaf)));
         let dir = self.data.join(TLS);
-        let mut certificates: Vec<PathBuf> = std::fs::read_dir(&dir)
+        let mut certificates: Vec<PathBuf> = files::list(&dir)
             .into_iter()
             .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter_map(|entry| Some(dir.join(entry.ok()?.file_name())))
             .filter(|path| path.extension().is_some_and(|extension| extension == "crt"))
             // Some are bundles, or serve others: what has no key beside it is not k3s's to show.
             .filter(|path| path.with_extension("key").exists())

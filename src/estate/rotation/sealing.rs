@@ -74,9 +74,9 @@ impl Rotation {
 
     async fn seal_anew(&mut self) -> Result<(), Refusal> {
         let marks = self.on_disk(Pki::encryption_keys).await?.old_marks();
-        let (kubeconfig, sockets) = (self.tenant.kubeconfig(), self.tenant.seat().sockets.clone());
+        let (administrator, sockets) = (self.tenant.administrator(), self.tenant.seat().sockets.clone());
         for _ in 0..PASSES {
-            let touched = sealed::anew(&kubeconfig).await.map_err(|reason| self.failed(reason))?;
+            let touched = sealed::anew(&administrator).await.map_err(|reason| self.failed(reason))?;
             let left = sealed::left(&sockets, &marks).await.map_err(|reason| self.failed(reason))?;
             self.say(format!("{touched} objects were sealed anew; {left} are left of the old key"));
             if left == 0 {

@@ -3,6 +3,7 @@
 use super::super::config_file;
 use super::super::pki::{PkiError, random_key};
 use crate::files::{self, FileError};
+use crate::off_thread::off_thread;
 use berth_actors::spec::User;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,13 @@ impl Files {
         let fresh = hex::encode(random_key()?);
         files::write_atomic(&password, fresh.as_bytes(), self.owner)?;
         Ok(Vault::Fresh { password: fresh })
+    }
+
+    /// What a login needs: the authority in the file `ca`, and the operator's password.
+    pub(super) async fn to_log_in(&self, ca: &Path) -> Result<(Vec<u8>, String), String> {
+        let (ca, password) = (ca.to_owned(), self.password());
+        let read = move || Ok::<_, FileError>((files::read(&ca)?, files::read_text(&password)?));
+        off_thread(read).await.map_err(|error| error.to_string())
     }
 
     /// Durable before it returns. Blocking.

@@ -33,7 +33,7 @@ impl Files {
             "unseal.key" => Some(1),
             name => name.strip_prefix("unseal-")?.strip_suffix(".key")?.parse().ok(),
         };
-        let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
+        let entries = files::list(&self.dir).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut numbers: Vec<u32> = names.filter_map(|name| number(&name)).collect();
         numbers.sort_unstable_by(|one, other| other.cmp(one));
@@ -62,8 +62,7 @@ impl Files {
     /// Nothing is sealed with them any more. Blocking.
     pub(crate) fn drop_previous_seal_keys(&self) -> Result<(), FileError> {
         for key in self.seal_keys().iter().skip(1) {
-            let failed = |source| FileError { action: "remove", path: key.path.clone(), source };
-            std::fs::remove_file(&key.path).map_err(failed)?;
+            files::remove(&key.path)?;
         }
         files::sync_dir(&self.dir)
     }

@@ -16,8 +16,7 @@ use std::path::Path;
 
 /// A new root key. Everything else in the vault stays as it is.
 pub(crate) async fn rotate_root(files: &Files, ca: &Path, address: SocketAddr) -> Result<(), String> {
-    let ca = tokio::fs::read(ca).await.map_err(one_line)?;
-    let password = tokio::fs::read_to_string(files.password()).await.map_err(one_line)?;
+    let (ca, password) = files.to_log_in(ca).await?;
     let https = Https::new(&ca, None).map_err(one_line)?;
     let token = login::token(&https, address, &password).await?;
     let url = format!("https://{address}/v1/sys/rotate/root");

@@ -5,7 +5,7 @@
 
 use super::{Pki, PkiError};
 use crate::fault;
-use crate::files::{self, FileError};
+use crate::files;
 use std::path::PathBuf;
 
 /// Where a private key begins in a PEM text.
@@ -36,8 +36,7 @@ impl Pki {
         fault::point("pair-half");
         self.write(&self.certificate(name), certificate.as_bytes())?;
         fault::point("pair-whole");
-        let failed = |source| FileError { action: "remove", path: next.clone(), source };
-        std::fs::remove_file(&next).map_err(failed)?;
+        files::remove(&next)?;
         Ok(files::sync_dir(&self.dir)?)
     }
 }

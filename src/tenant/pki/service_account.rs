@@ -7,7 +7,7 @@
 use super::signing::{generate, load_key};
 use super::{Pki, PkiError, turn};
 use crate::fault;
-use crate::files::{self, FileError};
+use crate::files;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -126,8 +126,7 @@ impl Pki {
         fault::point("signer-verifies");
         self.write(&self.service_account_key(), private.as_bytes())?;
         fault::point("signer-signs");
-        let failed = |source| FileError { action: "remove", path: next.clone(), source };
-        std::fs::remove_file(&next).map_err(failed)?;
+        files::remove(&next)?;
         Ok(files::sync_dir(&self.dir)?)
     }
 }

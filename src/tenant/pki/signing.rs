@@ -2,7 +2,7 @@
 
 use super::super::defaults::CLOCK_SKEW;
 use super::PkiError;
-use crate::files::FileError;
+use crate::files;
 use pkcs8::{AlgorithmIdentifierRef, ObjectIdentifier, PrivateKeyInfo, SecretDocument};
 use rand::TryRngCore;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
@@ -74,8 +74,7 @@ fn pkcs8_of(sec1: &[u8]) -> Result<SecretDocument, pkcs8::Error> {
 }
 
 pub(super) fn read(path: &Path) -> Result<String, PkiError> {
-    let failed = |source| FileError { action: "read", path: path.to_owned(), source };
-    Ok(std::fs::read_to_string(path).map_err(failed)?)
+    Ok(files::read_text(path)?)
 }
 
 /// 32 bytes from the kernel.

@@ -8,7 +8,6 @@ use crate::process::tool::{self, Tool, ToolError};
 use berth_actors::host::PrepareError;
 use berth_actors::spec::User;
 use std::fs::Permissions;
-use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +27,7 @@ pub(super) async fn create(
     let user = made_as.or(seat.owner);
     let (path, closed) = (aside.clone(), gate.clone());
     seat.blocking(move || {
-        remove(closed.as_ref().map_or(&path, |(gate, _)| gate))?;
+        files::remove_tree(closed.as_ref().map_or(&path, |(gate, _)| gate))?;
         if let Some((gate, group)) = &closed {
             gate_for(gate, *group)?;
         }
@@ -54,21 +53,10 @@ pub(super) async fn create(
             files::give_tree(&aside, |uid| uid == maker.uid, owner)?;
             fault::point("initdb-given");
         }
-        let failed = |source| FileError { action: "rename onto", path: data.clone(), source };
-        std::fs::rename(&aside, &data).map_err(failed)?;
-        files::sync_dir(data.parent().unwrap_or(Path::new("/")))?;
-        gate.map_or(Ok(()), |(gate, _)| remove(&gate))
+        files::rename(&aside, &data)?;
+        gate.map_or(Ok(()), |(gate, _)| files::remove_tree(&gate))
     })
     .await
-}
-
-fn remove(path: &Path) -> Result<(), FileError> {
-    match std::fs::remove_dir_all(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(FileError { action: "remove", path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A directory of the daemon's that `group` may pass through and not list, and nobody else may enter.

@@ -6,6 +6,7 @@
 
 use super::super::defaults;
 use super::super::seat::Seat;
+use crate::files;
 use crate::process;
 use berth_actors::host::PrepareError;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -88,11 +89,8 @@ pub(super) async fn clear(seat: &Seat, data: &Path, socket_lock: &Path) -> Resul
 }
 
 fn inspect(data: &Path, pid_file: &Path) -> io::Result<Verdict> {
-    let lock = match std::fs::read_to_string(pid_file) {
-        Ok(text) => Some(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
+    let lock = files::read_optional(pid_file)?;
+    let lock = lock.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let data = data.canonicalize()?;
     let mut holders = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -107,7 +105,7 @@ fn inspect(data: &Path, pid_file: &Path) -> io::Result<Verdict> {
 fn holds(pid: i32, data: &Path) -> bool {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     std::fs::read_link(proc.join("cwd")).is_ok_and(|cwd| cwd == data)
-        && std::fs::read_to_string(proc.join("comm")).is_ok_and(|comm| comm.trim_end() == "postgres")
+        && crate::files::trusted::text(proc.join("comm")).is_ok_and(|comm| comm.trim_end() == "postgres")
 }
 
 /// Waits for orphans to notice that their postmaster is gone, then kills them, each by a pidfd that was checked.
@@ -141,10 +139,7 @@ async fn gone(processes: &[AsyncFd<OwnedFd>], deadline: Duration) -> bool {
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    Ok(files::remove(path)?)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl Dir {
     }
 
     pub(super) fn read(&self, name: &str) -> io::Result<String> {
-        fs::read_to_string(self.path(name))
+        crate::own_files::text(self.path(name))
     }
 
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! The token: k3s encrypts its CA keys with it, so another one cannot open existing data. Here it is only compared.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -9,12 +8,12 @@ pub(super) const DIFFERENT: &str =
 
 /// The token in `file`, if it is the one of the data in `server`. Blocking.
 pub(super) fn read(file: &Path, server: &Path) -> Result<String, String> {
-    let text = fs::read_to_string(file).map_err(|error| format!("open {}: {error}", file.display()))?;
+    let text = crate::own_files::text(file).map_err(|error| format!("open {}: {error}", file.display()))?;
     let token = text.trim().to_owned();
     if token.is_empty() {
         return Err(format!("{} is empty", file.display()));
     }
-    match fs::read_to_string(server.join("token")) {
+    match crate::own_files::text(server.join("token")) {
         Ok(used) if used.trim_end().rsplit(':').next() == Some(&token) => Ok(token),
         Ok(_) => Err(DIFFERENT.to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(token),

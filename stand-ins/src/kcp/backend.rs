@@ -37,7 +37,7 @@ impl Backend {
     pub(super) fn spawn(program: &Path, options: &Options, etcd: &str) -> io::Result<Self> {
         let directory = private_directory(&options.root)?;
         let pki = BackendPki::generate(crate::clock::now()).map_err(io::Error::other)?;
-        let service_account_key = fs::read(options.root.join(material::SERVICE_ACCOUNT_KEY))?;
+        let service_account_key = crate::own_files::bytes(options.root.join(material::SERVICE_ACCOUNT_KEY))?;
         let public = certificate::public_half(&service_account_key).map_err(io::Error::other)?;
         for (name, text) in [
             ("sa.pub", &public),

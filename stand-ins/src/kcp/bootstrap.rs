@@ -51,7 +51,7 @@ pub(super) async fn bring_up(
         tokio::time::timeout(BACKEND_TRY, state.upstream.get("/readyz")).await,
         Ok(Ok((StatusCode::OK, _)))
     ) {
-        if times.began.elapsed() > HANG_COMPLAINS_AFTER && backend_hangs(state).await {
+        if times.began.elapsed() > HANG_COMPLAINS_AFTER && backend_hangs(state) {
             state.hung.store(true, Ordering::Relaxed);
             break;
         }
@@ -83,8 +83,8 @@ pub(super) async fn bring_up(
 }
 
 /// A kube-apiserver on a kine that is written to all the while can hang in its start as kcp does, and says so in the same words.
-async fn backend_hangs(state: &State) -> bool {
-    let log = tokio::fs::read_to_string(&state.backend_log).await.unwrap_or_default();
+fn backend_hangs(state: &State) -> bool {
+    let log = crate::own_files::text(&state.backend_log).unwrap_or_default();
     log.contains("error deleting old lease") && log.contains("not yet ready to handle request")
 }
 
@@ -112,6 +112,6 @@ async fn complain(hostname: &str, address: SocketAddr, began: Instant) -> Infall
 }
 
 fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = crate::own_files::text("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }

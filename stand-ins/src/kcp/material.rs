@@ -6,7 +6,7 @@
 use super::certificate::{self, Pair};
 use super::kubeconfig;
 use sha2::{Digest, Sha256};
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Found {
     /// Creates the root where it is missing. Blocking.
     pub(super) fn read(root: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        let read = |name: &str| match fs::read(root.join(name)) {
+        let read = |name: &str| match crate::own_files::bytes(root.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
