@@ -34,7 +34,9 @@ type Allowed = fn(&Class, &Failure) -> bool;
 
 /// The API server's own answer, and not a connection that broke.
 fn said_by_the_server(_: &Class, failure: &Failure) -> bool {
+    // As the clients of each kind put it.
     failure.why.starts_with(['4', '5'])
+        || ["ApiError: ", "answered \"HTTP/1.1 5"].iter().any(|said| failure.why.starts_with(said))
 }
 
 fn anything(_: &Class, _: &Failure) -> bool {

@@ -29,12 +29,15 @@ pub struct Run {
     pub rolled_back: usize,
 }
 
-/// Watch and object, where a watch was not told of a write, or of a deletion.
+/// Watch and object, where a watch was not told of a write, or of a deletion. One that had to list anew was told of what was
+/// there then, and not of what had come and gone.
 pub fn untold(board: &Board) -> Vec<(usize, String)> {
     let books = board.books();
     let nothing = BTreeMap::new();
     let mut untold = Vec::new();
-    let watches = board.classes.iter().enumerate().filter(|(_, class)| class.asks == Asks::Watch);
+    let resumed = |class: usize| board.tally(class).relisted == 0;
+    let watches = board.classes.iter().enumerate();
+    let watches = watches.filter(|(number, class)| class.asks == Asks::Watch && resumed(*number));
     for (class, _) in watches {
         let told = books.told.get(&class).unwrap_or(&nothing);
         let missing = |names: &std::collections::BTreeSet<String>, what: usize| {
