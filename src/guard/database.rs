@@ -4,6 +4,7 @@
 
 use super::identity::Record;
 use crate::one_line::one_line;
+use crate::tenant::postgres::socket;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::time::Duration;
@@ -58,9 +59,16 @@ impl Session {
     pub(super) async fn open(socket_dir: &Path, uid: &str, holder: &str) -> Result<Self, DatabaseError> {
         let socket_dir_text = socket_dir.display().to_string();
         let mut config = Config::new();
-        config.host_path(socket_dir).user(ROLE).dbname(DATABASE).application_name(holder);
-        let (client, connection) =
-            config.connect(NoTls).await.map_err(|e| failed("reached", &socket_dir_text, &e))?;
+        config.user(ROLE).dbname(DATABASE).application_name(holder);
+        let stream = socket::open(socket_dir).await.map_err(|error| DatabaseError::Failed {
+            action: "reached",
+            socket_dir: socket_dir_text.clone(),
+            reason: one_line(error),
+        })?;
+        let (client, connection) = config
+            .connect_raw(stream, NoTls)
+            .await
+            .map_err(|error| failed("reached", &socket_dir_text, &error))?;
         let ended = CancellationToken::new();
         let tell = ended.clone().drop_guard();
         let connection = async move {

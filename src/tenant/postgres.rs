@@ -7,6 +7,7 @@ pub mod databases;
 mod initdb;
 pub(super) mod leftovers;
 mod shared_memory;
+pub(crate) mod socket;
 
 pub use access::Access;
 pub(crate) use initdb::outside;

@@ -4,6 +4,7 @@
 
 use super::super::defaults;
 use super::super::dsn::Database;
+use super::socket::{self, SocketError};
 use super::{BACKUP, SUPERUSER};
 use crate::one_line::one_line;
 use std::path::Path;
@@ -26,16 +27,21 @@ pub enum DatabaseError {
     Deadline(std::time::Duration),
     #[error("postgres: {}", message(.0))]
     Postgres(#[from] tokio_postgres::Error),
+    #[error("postgres: {0}")]
+    Socket(#[from] SocketError),
 }
 
 /// Connects over the socket in `sockets`. The connection ends with the returned client.
 pub async fn connect(sockets: &Path, role: &str, database: &str) -> Result<Client, DatabaseError> {
     let mut config = Config::new();
-    config.host_path(sockets).user(role).dbname(database).application_name("berth");
+    config.user(role).dbname(database).application_name("berth");
     let deadline = defaults::POSTGRES_ANSWER;
-    let (client, connection) = tokio::time::timeout(deadline, config.connect(NoTls))
-        .await
-        .map_err(|_| DatabaseError::Deadline(deadline))??;
+    let connect = async {
+        let stream = socket::open(sockets).await?;
+        Ok::<_, DatabaseError>(config.connect_raw(stream, NoTls).await?)
+    };
+    let (client, connection) =
+        tokio::time::timeout(deadline, connect).await.map_err(|_| DatabaseError::Deadline(deadline))??;
     // Its failure shows at the client as a failed query.
     tokio::spawn(async move {
         let _shown_at_the_client = connection.await;
@@ -55,7 +61,8 @@ pub(super) async fn ensure(sockets: &Path, databases: &[Database]) -> Result<(),
     attempt.await.map_err(|error| {
         let code = match &error {
             DatabaseError::Postgres(error) => error.code().cloned(),
-            DatabaseError::Deadline(_) => None,
+            DatabaseError::Deadline(_) | DatabaseError::Socket(SocketError::Connect { .. }) => None,
+            DatabaseError::Socket(SocketError::Stranger { .. }) => return NotReady::Never(error.to_string()),
         };
         verdict(code.as_ref(), error.to_string())
     })
