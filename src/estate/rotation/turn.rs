@@ -30,7 +30,7 @@ impl Turns {
         let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.contains_key(cluster) {
             return Err(Refusal::Conflict(format!(
-                "credentials of {cluster} are being rotated or backed up just now: try again when that is done; the daemon's log and berth events say how far it is"
+                "credentials of {cluster} are being rotated or backed up just now: try again when that is done; the daemon's log says how far a rotation is, berth events whether a backup has ended"
             )));
         }
         let recall = CancellationToken::new();
