@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("NOT EXERCISED: clusters under uids of their own: only root can give them some");
+        berth::testing::not_exercised("clusters under uids of their own: only root can give them some");
     }
     is_root
 }

@@ -89,7 +89,6 @@ fn segments_of(uid: u32, text: &str) -> Vec<i32> {
 #[allow(clippy::disallowed_methods, reason = "a sleeper that no host looks after is what is looked for")]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn who_works_in_a_directory_or_below_is_found() {
@@ -118,8 +117,9 @@ mod tests {
     fn all_that_a_uid_has_where_everybody_has_something_goes_with_it() {
         use std::os::unix::process::CommandExt;
         if !rustix::process::geteuid().is_root() {
-            let what = "NOT EXERCISED: what a uid leaves behind: only root may run something as another";
-            return writeln!(io::stderr(), "{what}").unwrap();
+            return crate::testing::not_exercised(
+                "what a uid leaves behind: only root may run something as another",
+            );
         }
         let uid = 3_100_000 + std::process::id() % 100_000;
         let name = format!("/dev/shm/berth-test-{uid}");

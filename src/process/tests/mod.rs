@@ -17,6 +17,7 @@ use super::survivors::Survivor;
 use super::tool::{Tool, ToolError};
 use super::{ProcessHost, identity_of, is_alive, orphans, survivors, tool};
 use crate::layout::Layout;
+use crate::testing::not_exercised;
 use berth_actors::host::{ExitStatus, Processes, SpawnError};
 use berth_actors::identity::{ComponentId, Identity};
 use berth_actors::spec::{ProcessSpec, Signal, User};
@@ -114,11 +115,6 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let _ = survivors::reap_all_blocking(&self.layout);
     }
-}
-
-/// What this host cannot do is no failure, and not passed over either: past the capture of a test that passes.
-fn not_exercised(what: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT EXERCISED: {what}");
 }
 
 fn id() -> ComponentId {

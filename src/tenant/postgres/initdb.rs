@@ -110,11 +110,10 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::print_stdout, reason = "a test that could not try says so")]
     fn who_shares_the_makers_uid_but_not_the_clusters_group_gets_nowhere_near_what_is_made() {
         if !rustix::process::geteuid().is_root() {
-            println!("NOT EXERCISED: initdb for a cluster with a uid of its own: only root has those");
-            return;
+            let what = "initdb for a cluster with a uid of its own: only root has those";
+            return crate::testing::not_exercised(what);
         }
         let top = tempfile::tempdir().unwrap();
         std::fs::set_permissions(top.path(), Permissions::from_mode(0o711)).unwrap();
