@@ -107,6 +107,8 @@ impl Berth {
         let log = fs::File::options().create(true).append(true).open(self.beside("daemon.log")).unwrap();
         let mut command = Command::new(Self::program());
         command.args(["up", "--config"]).arg(self.beside("berth.toml"));
+        // Whoever runs this may have a Berth of their own in the environment, which is stronger than the file.
+        command.env("BERTH_STATE", self.layout.state()).env("BERTH_RUN_DIR", self.layout.run());
         command.env(fault::ARMED_IN, self.beside("fault"));
         command.env("KCP_STANDIN_LEASE_RETRY", LEASE_RETRY).env("KCP_STANDIN_HALF_CLOSE", "1");
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
