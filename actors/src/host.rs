@@ -221,8 +221,12 @@ pub enum SpawnError {
 /// Births, deaths and signals, and what an earlier daemon left.
 #[async_trait]
 pub trait Processes: Send + Sync + 'static {
-    /// The components of which an earlier daemon left a record, alive or dead.
+    /// The components of an earlier daemon whose own process lives.
     async fn survivors(&self) -> BTreeSet<ComponentId>;
+
+    /// SIGKILL to one of them, before anybody has taken charge of it: [`Self::adopt`] finds it ending, and its exit is seen. One
+    /// that is gone is not an error.
+    async fn kill_survivor(&self, component: &ComponentId) -> Result<(), String>;
 
     /// Takes charge of what is left of `component`: its exits are seen from here on. What is left of a dead one is reaped.
     /// `None`: there is no record, or it has been taken already.

@@ -19,6 +19,7 @@ use crate::fault;
 use crate::files::FileError;
 use berth_actors::host::{Accounted, Running, Survivor};
 use berth_actors::identity::{ComponentId, Identity};
+use berth_actors::spec::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -89,6 +90,12 @@ impl Shared {
     pub(super) fn survivors(&self) -> BTreeSet<ComponentId> {
         let left = self.left();
         left.0.keys().filter(|component| left.alive(component).is_some()).cloned().collect()
+    }
+
+    pub(super) fn kill_survivor(&self, component: &ComponentId) -> Result<(), String> {
+        let life = self.left().0.get(component).and_then(|(_, life)| life.clone());
+        life.map_or(Ok(()), |life| life.signal(Signal::Kill))
+            .map_err(|error| format!("kill {component}: {error}"))
     }
 
     pub(super) fn take_over(&self, component: &ComponentId) -> Option<Survivor> {

@@ -174,6 +174,11 @@ impl Processes for ProcessHost {
         self.off_thread(Shared::survivors).await
     }
 
+    async fn kill_survivor(&self, component: &ComponentId) -> Result<(), String> {
+        let component = component.clone();
+        self.off_thread(move |shared| shared.kill_survivor(&component)).await
+    }
+
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {
         let component = component.clone();
         Ok(self.off_thread(move |shared| shared.take_over(&component)).await)

@@ -33,10 +33,14 @@ impl Diary {
         }
     }
 
+    /// Every line, in the order of what happened.
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().map(|lines| lines.clone()).unwrap_or_default()
+    }
+
     /// The lines that start with `verb`, without it.
     pub fn of(&self, verb: &str) -> Vec<String> {
-        let lines = self.0.lock().map(|lines| lines.clone()).unwrap_or_default();
-        lines
+        self.all()
             .iter()
             .filter_map(|line| line.strip_prefix(verb)?.strip_prefix(' ').map(str::to_owned))
             .collect()
@@ -203,11 +207,25 @@ fn fake_identity(pid: u32) -> Identity {
 impl Processes for FakeHost {
     async fn survivors(&self) -> BTreeSet<ComponentId> {
         self.alive().await;
-        let left = |process: &&Process| !process.owned && !process.reaped && !self.is_abandoned(process);
+        let left = |process: &&Process| {
+            !process.owned
+                && !process.reaped
+                && process.exit.borrow().is_none()
+                && !self.is_abandoned(process)
+        };
         let found = self.processes.lock().map(|processes| {
             processes.values().filter(left).map(|process| process.component.clone()).collect()
         });
         found.unwrap_or_default()
+    }
+
+    async fn kill_survivor(&self, component: &ComponentId) -> Result<(), String> {
+        self.alive().await;
+        self.diary.write(format!("kill {component}"));
+        if let Some(pid) = self.pid(&component.to_string()) {
+            self.exit(pid, ExitStatus::Signal(9));
+        }
+        Ok(())
     }
 
     async fn adopt(&self, component: &ComponentId) -> Result<Option<Survivor>, String> {

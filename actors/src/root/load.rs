@@ -1,6 +1,7 @@
 //! From durable records to chains, once in a daemon's life. Starts nothing itself.
 
 use super::handover::OLD_SLOT_STOP;
+use super::store::kines_of_a_dead_store;
 use super::waiters::stopping;
 use super::{Course, Owned, Root, STORE};
 use crate::descent;
@@ -47,8 +48,13 @@ impl Root {
             for stray in processes.reap_strays(&Accounted { components, untouched }).await? {
                 tracing::warn!("{stray} of an earlier daemon was ended: nothing here accounts for it");
             }
+            let survivors = processes.survivors().await;
+            for kine in kines_of_a_dead_store(&survivors) {
+                tracing::info!("{kine} is killed: its database died without a daemon");
+                processes.kill_survivor(&kine).await?;
+            }
             let survivors: BTreeSet<String> =
-                processes.survivors().await.into_iter().map(|component| component.chain).collect();
+                survivors.into_iter().map(|component| component.chain).collect();
             let tenants = without_erased(&*estate, recorded.tenants).await;
             Ok(Loaded { record, tenants, unreadable: recorded.unreadable, survivors })
         };

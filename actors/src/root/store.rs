@@ -3,12 +3,13 @@
 
 use super::canary::KINE;
 use super::{Root, STORE};
-use crate::identity::SlotName;
+use crate::identity::{ComponentId, SlotName};
 use crate::message::TreeEvent;
 use crate::spec::Signal;
 use crate::status::ChainState;
 use crate::supervisor::ChainNews;
 use actix::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Root {
@@ -39,4 +40,14 @@ impl Root {
             }));
         }
     }
+}
+
+/// Kines among what an earlier daemon left whose database ended while no daemon was there to see it. They must be dead before the
+/// store is started.
+pub(super) fn kines_of_a_dead_store(alive: &BTreeSet<ComponentId>) -> Vec<ComponentId> {
+    if alive.iter().any(|component| component.chain == STORE) {
+        return Vec::new();
+    }
+    let is_slot = |chain: &str| [SlotName::A, SlotName::B].iter().any(|slot| slot.chain() == chain);
+    alive.iter().filter(|of| of.component == KINE && is_slot(&of.chain)).cloned().collect()
 }

@@ -42,6 +42,22 @@ impl Bench {
 }
 
 #[tokio::test]
+async fn one_that_is_killed_before_it_is_taken_over_ends_and_is_seen_to() {
+    for host in HOSTS {
+        let mut bench = Bench::with(host);
+        let spec = bench.sh("echo $$ > gate; : < never");
+        bench.host.spawn(&id(), &spec).await.unwrap();
+        bench.announced().await;
+        let next = host(&bench.layout).unwrap();
+        next.kill_survivor(&id()).await.unwrap();
+        let survivor = next.adopt(&id()).await.unwrap().unwrap();
+        next.exited(&survivor.running.identity).await;
+        next.reap(&id(), &survivor.running.identity).await.unwrap();
+        next.kill_survivor(&id()).await.expect("one that is gone is no error");
+    }
+}
+
+#[tokio::test]
 async fn a_process_is_taken_over_as_it_is_and_ends_like_a_child() {
     for host in HOSTS {
         let mut bench = Bench::with(host);

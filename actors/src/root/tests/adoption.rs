@@ -55,6 +55,22 @@ async fn what_died_meanwhile_comes_back_where_its_clients_expect_it() {
     assert_eq!(world.host.pid("slot-a/kcp"), kcp, "kcp rides through");
 }
 
+/// It would answer for the database that comes up now as for the one it knew.
+#[actix::test]
+async fn a_kine_whose_store_died_without_a_daemon_is_dead_before_the_store_is_started() {
+    let world = left_behind().await;
+    let (kine, kcp) = (world.host.pid("slot-a/kine"), world.host.pid("slot-a/kcp"));
+    world.host.exit(world.host.pid("kcp-store/postgres").unwrap(), ExitStatus::Signal(9));
+    arrived(&world).await;
+    assert_eq!(world.host.diary.of("kill"), ["slot-a/kine"]);
+    let all = world.host.diary.all();
+    let killed = all.iter().position(|act| act == "kill slot-a/kine");
+    let started = all.iter().rposition(|act| act == "spawn kcp-store/postgres");
+    assert!(killed < started, "{all:?}");
+    assert_ne!(world.host.pid("slot-a/kine"), kine);
+    assert_eq!(world.host.pid("slot-a/kcp"), kcp, "kcp rides through");
+}
+
 /// The disk was full when it was found listening.
 #[actix::test]
 async fn an_address_that_was_never_recorded_is_asked_for_and_restarts_nobody() {
