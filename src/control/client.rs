@@ -147,12 +147,13 @@ impl Client {
         self.whole(Method::POST, &path, body, deadline::CLUSTER).await.map(drop)
     }
 
-    /// A backup as frames (`backup::wire`), in chunks of any size. Dropping it ends the backup.
+    /// A backup as frames (`backup::wire`), in chunks of any size. Begins once the daemon's own look at the cluster's credentials
+    /// is over. Dropping it ends the backup.
     pub async fn back_up(
         &self,
         name: &str,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
-        self.stream(Method::POST, &format!("/v1/clusters/{name}/backup")).await
+        self.stream(Method::POST, &format!("/v1/clusters/{name}/backup"), deadline::CLUSTER).await
     }
 
     /// Sends a backup to be restored as `name`, and waits until that cluster is ready.
@@ -223,7 +224,8 @@ impl Client {
         query: LogQuery,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
         let LogQuery { lines, follow } = query;
-        self.stream(Method::GET, &format!("/v1/logs/{chain}/{component}?lines={lines}&follow={follow}")).await
+        let path = format!("/v1/logs/{chain}/{component}?lines={lines}&follow={follow}");
+        self.stream(Method::GET, &path, deadline::READ).await
     }
 
     /// Events as JSON lines (`StampedEvent`), in chunks of any size.
@@ -231,7 +233,7 @@ impl Client {
         &self,
         query: EventQuery,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
-        self.stream(Method::GET, &format!("/v1/events?follow={}", query.follow)).await
+        self.stream(Method::GET, &format!("/v1/events?follow={}", query.follow), deadline::READ).await
     }
 
     async fn done(&self, method: Method, path: &str, limit: Duration) -> Result<(), ClientError> {
@@ -272,12 +274,14 @@ impl Client {
         tokio::time::timeout(limit, exchange).await.map_err(|_| self.late(limit))?
     }
 
+    /// `opens_within`: until the answer begins; it may then go on for as long as it likes.
     async fn stream(
         &self,
         method: Method,
         path: &str,
+        opens_within: Duration,
     ) -> Result<impl Stream<Item = Result<Bytes, ClientError>> + Send + use<>, ClientError> {
-        let limit = deadline::READ + deadline::CLIENT_SLACK;
+        let limit = opens_within + deadline::CLIENT_SLACK;
         let opening = self.send(method, path, Vec::new());
         let answer = tokio::time::timeout(limit, opening).await.map_err(|_| self.late(limit))??;
         let client = self.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const READ: Duration = Duration::from_secs(10);
 
 /// Starting, stopping or deleting one cluster. A cold start of the real chain takes some 20 s; behind the start bound of
-/// a boot storm it waits for its turn.
+/// a boot storm it waits for its turn. Also the beginning of a backup, which waits for the daemon's look at credentials.
 pub const CLUSTER: Duration = Duration::from_mins(10);
 
 /// Unpacking and verifying a backup of any size, and the start of a cluster.
@@ -16,7 +16,7 @@ pub const RESTORE: Duration = Duration::from_hours(1);
 /// A handover: a slot's start (120 s, tried twice at most), the drain limit, the lease.
 pub const HANDOVER: Duration = Duration::from_mins(15);
 
-/// Rotating a cluster's credentials: up to four looks of an API server at its files, a minute each, and every Secret once.
+/// Rotating a cluster's credentials: after the daemon's own look at them, up to four looks of an API server at its files, a minute each, and every Secret once.
 pub const ROTATION: Duration = Duration::from_mins(30);
 
 /// Thinking a handover through: kcp is asked for its lease once, and its program for its version.

@@ -2,7 +2,7 @@
 //! this daemon can run.
 
 use super::HostEstate;
-use super::rotation::{Turn, Turns};
+use super::rotation::{Turn, Turns, UPKEEP_ENDS_WITHIN};
 use crate::backup::staging::Staged;
 use crate::backup::upload::{self, Pieces};
 use crate::process::tool::{self, Tool};
@@ -27,7 +27,7 @@ pub(super) struct Held {
 impl Held {
     /// The turn comes first: during a rotation nothing is marked, or the tree would refuse the restart that is part of it.
     pub(super) async fn begin(turns: &Turns, name: &str, tree: Recipient<Command>) -> Result<Self, Refusal> {
-        let turn = turns.take(name)?;
+        let turn = turns.take(name, UPKEEP_ENDS_WITHIN).await?;
         let name = name.to_owned();
         let gone =
             |_| Refusal::Failed("the supervision tree does not answer: the daemon is ending".to_owned());
@@ -111,15 +111,16 @@ mod tests {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let tree = Obedient(Arc::clone(&asked)).start();
         let turns = Turns::default();
-        let rotation = turns.take("demo").unwrap();
+        let rotation = turns.take("demo", UPKEEP_ENDS_WITHIN).await.unwrap();
         let refused = Held::begin(&turns, "demo", tree.clone().recipient()).await.unwrap_err();
         assert!(matches!(refused, Refusal::Conflict(_)), "{refused:?}");
         assert_eq!(*asked.lock().unwrap(), []);
         drop(rotation);
         let held = Held::begin(&turns, "demo", tree.clone().recipient()).await.unwrap();
-        assert!(turns.take("demo").is_err(), "no rotation during a backup");
+        let refused = turns.take("demo", UPKEEP_ENDS_WITHIN).await;
+        assert!(refused.is_err(), "no rotation during a backup");
         drop(held);
-        turns.take("demo").unwrap();
+        turns.take("demo", UPKEEP_ENDS_WITHIN).await.unwrap();
         while asked.lock().unwrap().len() < 2 {
             tokio::task::yield_now().await;
         }

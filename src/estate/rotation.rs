@@ -26,6 +26,8 @@ pub(super) use turn::{Turn, Turns};
 
 /// A component that watches its files looks at them at least once a minute.
 const TAKEN_UP_WITHIN: Duration = Duration::from_secs(150);
+/// What an operator waits for the daemon's own look: one component that takes up a new certificate, and another a restart.
+pub(super) const UPKEEP_ENDS_WITHIN: Duration = Duration::from_mins(5);
 /// Between two questions whether it has: each is a request.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -54,7 +56,7 @@ impl HostEstate {
             );
             return Err(Refusal::BadRequest(text));
         }
-        let turn = Arc::new(self.0.turns.take(cluster)?);
+        let turn = Arc::new(self.0.turns.take(cluster, UPKEEP_ENDS_WITHIN).await?);
         let mut rotation = Rotation::new(self, tenant, tree, Arc::clone(&turn));
         let carried_out = unless_recalled(&turn, rotation.carry_out(order)).await;
         self.notice(cluster).await;
@@ -70,7 +72,7 @@ impl HostEstate {
     ) -> Result<Vec<String>, Refusal> {
         let tenant = self.tenant_of(cluster).map_err(Refusal::NotFound)?;
         // Whoever has the turn does the same.
-        let Ok(turn) = self.0.turns.take(cluster).map(Arc::new) else { return Ok(Vec::new()) };
+        let Some(turn) = self.0.turns.take_for_upkeep(cluster).map(Arc::new) else { return Ok(Vec::new()) };
         let mut rotation = Rotation::new(self, tenant, tree, Arc::clone(&turn));
         let looked = unless_recalled(&turn, rotation.look()).await;
         if !rotation.done.is_empty() {
