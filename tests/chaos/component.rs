@@ -23,6 +23,8 @@ const WORKER: &str = "worker";
 pub const EXIT_AT_START: &str = "exit-at-start";
 pub const MUTE_AT_START: &str = "mute-at-start";
 pub const IGNORE_TERM: &str = "ignore-term";
+/// Where each writes its name when it ends on SIGTERM, from the working directory of any of them.
+const ENDS: &str = "../../ends";
 /// Between two tries to become the leader.
 const CAMPAIGN: Duration = Duration::from_millis(100);
 /// A lease nobody renews for this long is anybody's, as kcp's is after a minute.
@@ -114,12 +116,22 @@ async fn live(words: Words) -> ExitCode {
         loop {
             asked.recv().await;
             if std::fs::remove_file(format!("{}.{IGNORE_TERM}", words.name)).is_err() {
+                tell_of_end(&words.name);
                 return ExitCode::SUCCESS;
             }
         }
     };
     println!("{}: cannot listen: {error}", words.name);
     ExitCode::FAILURE
+}
+
+/// One line for all to see, as what was asked of it last. Where there is no room for it, nobody will miss it.
+fn tell_of_end(name: &str) {
+    let here = std::env::current_dir().unwrap();
+    let chain = here.file_name().unwrap().to_string_lossy();
+    if let Ok(mut ends) = std::fs::File::options().create(true).append(true).open(here.join(ENDS)) {
+        let _ = ends.write_all(format!("{chain}/{name}\n").as_bytes());
+    }
 }
 
 /// In a process group of its own, so that only the search for its mark or its cgroup finds it.

@@ -116,14 +116,14 @@ impl Estate for StandIns {
         let socket = |name: &str| base.sockets.join(format!("{name}.sock"));
         let kine = StandIn {
             name: "kine",
-            listen: Listen::Same,
+            listen: Listen::Socket(socket("kine")),
             upstream: Upstream::Socket(socket("postgres")),
             ..base.clone()
         };
         let server = StandIn {
             name: "kube-apiserver",
             listen: Listen::Leased(port),
-            upstream: Upstream::Step("kine"),
+            upstream: Upstream::Socket(socket("kine")),
             ..base.clone()
         };
         let controllers = StandIn {

@@ -15,6 +15,8 @@ pub enum Trigger {
     Handover,
     Create,
     Delete,
+    /// A new key for service accounts, and new certificates.
+    Rotate,
     /// The next daemon passes it while it starts.
     Takeover,
 }
@@ -121,12 +123,12 @@ pub struct Storm {
     pub faults: Vec<(Duration, Fault)>,
 }
 
-use Trigger::{Create, Death, Delete, Handover, Restart, Takeover};
+use Trigger::{Create, Death, Delete, Handover, Restart, Rotate, Takeover};
 
 /// Passed once for each process that is adopted.
 const TAKEN: &str = "survivor-taken";
-/// Places every daemon has; the last two are those of a takeover.
-const PLACES: [(&str, Trigger); 35] = [
+/// Places every daemon has.
+const PLACES: [(&str, Trigger); 42] = [
     ("spawn-intent", Death),
     ("spawn-born", Death),
     ("spawn-recorded", Death),
@@ -150,6 +152,12 @@ const PLACES: [(&str, Trigger); 35] = [
     ("lease-deleted", Handover),
     ("handover-lease-released", Handover),
     ("handover-done", Handover),
+    ("handover-remembered", Handover),
+    ("file-created", Handover),
+    ("file-written", Handover),
+    ("file-syncing", Handover),
+    ("file-synced", Handover),
+    ("file-renamed", Handover),
     ("tenant-leased", Create),
     ("tenant-recorded", Create),
     ("file-created", Create),
@@ -160,11 +168,20 @@ const PLACES: [(&str, Trigger); 35] = [
     ("erase-sockets-gone", Delete),
     ("erase-files-gone", Delete),
     ("erase-port-released", Delete),
-    (TAKEN, Takeover),
-    ("strays-unreaped", Takeover),
+    ("erase-uid-released", Delete),
+    TAKEOVERS[0],
+    TAKEOVERS[1],
 ];
-/// Places only a tenant of real components has: the first start of its store, its vault, and its identity.
-const REAL_PLACES: [(&str, Trigger); 5] = [
+const TAKEOVERS: [(&str, Trigger); 2] = [(TAKEN, Takeover), ("strays-unreaped", Takeover)];
+/// Places only a tenant of real components has: the first start of its store, its vault, and its identity; new keys.
+const REAL_PLACES: [(&str, Trigger); 12] = [
+    ("initdb-given", Create),
+    ("pair-decided", Rotate),
+    ("pair-half", Rotate),
+    ("pair-whole", Rotate),
+    ("signer-decided", Rotate),
+    ("signer-verifies", Rotate),
+    ("signer-signs", Rotate),
     ("initdb-done", Create),
     ("vault-emptied", Create),
     ("vault-opened", Create),
@@ -239,10 +256,12 @@ impl Plan {
         let own = if self.kind == Kind::Real { &REAL_PLACES[..] } else { &[] };
         let places: Vec<_> = PLACES.iter().chain(own).collect();
         let (place, trigger) = **places.choose(&mut self.chance).unwrap();
-        let skip = if place.starts_with("file") || place.starts_with("ledger") {
-            self.chance.random_range(0..4)
-        } else {
-            0
+        // A handover writes its record at each phase; a real one a slot's files and its keys as well.
+        let skip = match (place.split('-').next(), trigger) {
+            (Some("file"), Handover) if self.kind == Kind::Real => self.chance.random_range(0..40),
+            (Some("file"), Handover) => self.chance.random_range(0..10),
+            (Some("file" | "ledger"), _) => self.chance.random_range(0..4),
+            _ => 0,
         };
         Fault::At { place, trigger, skip, freeze: self.chance.random_ratio(1, 8), pick }
     }
@@ -270,7 +289,7 @@ impl Iterator for Plan {
                 Nature::Mixed => self.fault(),
                 Nature::DaemonOnly if self.chance.random_ratio(1, 5) => self.turn_clock(),
                 Nature::DaemonOnly if self.chance.random_ratio(1, 2) => {
-                    let (place, trigger) = *PLACES[33..].choose(&mut self.chance).unwrap();
+                    let (place, trigger) = *TAKEOVERS.choose(&mut self.chance).unwrap();
                     let skip = if place == TAKEN { self.chance.random_range(0..6) } else { 0 };
                     Fault::At { place, trigger, skip, freeze: false, pick: 0 }
                 }

@@ -182,6 +182,7 @@ impl Weather {
     }
 
     async fn stop_everything(&mut self) -> Result<(), String> {
+        self.system.forget_ends();
         self.system.signal_daemon(Signal::INT);
         let ended = async {
             while !self.system.daemon_is_dead() {
@@ -191,7 +192,10 @@ impl Weather {
         let bound = Duration::from_secs(60);
         timeout(bound, ended).await.map_err(|_| "the daemon does not stop".to_owned())?;
         let left = self.system.census().0;
-        if left.is_empty() { Ok(()) } else { Err(format!("it stopped and left {left:?}")) }
+        if !left.is_empty() {
+            return Err(format!("it stopped and left {left:?}"));
+        }
+        verdict::stopped_in_order(&self.system.ends(), &self.status)
     }
 
     /// Ends every fault that lasts, keeps a daemon running, and waits until it says that everything is ready.

@@ -169,6 +169,16 @@ impl System {
         let _ = fs::remove_file(self.beside("filler"));
     }
 
+    /// Stand-ins that ended on SIGTERM, in their order.
+    pub fn ends(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.layout.state().join("ends")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    pub fn forget_ends(&self) {
+        let _ = fs::remove_file(self.layout.state().join("ends"));
+    }
+
     /// The place that struck since it was armed.
     pub fn struck(&self) -> Option<String> {
         fs::read_to_string(self.beside("fault.struck")).ok()

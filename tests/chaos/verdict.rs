@@ -4,6 +4,8 @@ use super::args::Kind;
 use super::line::{Place, ask};
 use super::system::System;
 use super::writers::Writer;
+use berth::policy::{Policies, Supervised};
+use berth_actors::spec::Reaction;
 use berth_actors::status::{ChainState, ChainStatus, HandoverOutcome, TreeStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -60,6 +62,7 @@ pub fn shown(status: &TreeStatus) -> Vec<Option<u32>> {
 /// Everything else: the daemon may say what it likes.
 pub async fn holds(system: &System, status: &TreeStatus, writers: &[Writer]) -> Result<usize, String> {
     one_process_each(system, status)?;
+    nobody_outlived_what_it_stands_on(system, status)?;
     no_leftover_files(system.layout.state())?;
     no_forgotten_directories(system)?;
     front_is_on_the_active_kcp(system, status).await?;
@@ -154,6 +157,68 @@ async fn front_is_on_the_active_kcp(system: &System, status: &TreeStatus) -> Res
         return Err(format!("the front is on {target:?}, and {kcp} runs"));
     }
     Ok(())
+}
+
+/// Whoever is not to outlive an earlier step of its chain is no older than that one is, whatever died in which order, the daemon
+/// included. A slot's kine is killed with its store and may be back before it: when it was born proves nothing.
+fn nobody_outlived_what_it_stands_on(system: &System, status: &TreeStatus) -> Result<(), String> {
+    let born = system.census().identities();
+    let mut pairs = Vec::new();
+    for chain in status.store.iter().chain(&status.slots).chain(&status.tenants) {
+        let of = |name: &str| format!("{}/{name}", chain.name);
+        pairs.extend(not_to_be_outlived(system.kind).into_iter().map(|(first, then)| (of(first), of(then))));
+    }
+    for (first, then) in pairs {
+        if let (Some((_, earlier)), Some((_, later))) = (born.get(&first), born.get(&then))
+            && later < earlier
+        {
+            return Err(format!("{then} outlived {first}: born at {later} and {earlier}"));
+        }
+    }
+    Ok(())
+}
+
+/// Steps of one chain, by what a later one says to an earlier one's death.
+fn not_to_be_outlived(kind: Kind) -> Vec<(&'static str, &'static str)> {
+    if kind == Kind::StandIn {
+        return vec![("kube-apiserver", "kube-controller-manager")];
+    }
+    let policies = Policies::default();
+    let mut pairs = Vec::new();
+    for first in Supervised::ALL {
+        for then in Supervised::ALL.into_iter().filter(|then| then.chain() == first.chain()) {
+            if policies.life(then).reactions.get(first.component()) == Some(&Reaction::Restart) {
+                pairs.push((first.component(), then.component()));
+            }
+        }
+    }
+    pairs
+}
+
+/// After a stop of everything: each chain ended in reverse, the tenants before the slots, the store last. Only stand-ins tell when
+/// they end.
+pub fn stopped_in_order(ends: &[String], before: &TreeStatus) -> Result<(), String> {
+    let place = |chain: &ChainStatus, name: &str| {
+        let full = format!("{}/{name}", chain.name);
+        ends.iter().position(|end| *end == full)
+    };
+    let places = |chain: &ChainStatus| -> Vec<usize> {
+        chain.children.iter().rev().filter_map(|child| place(chain, &child.name)).collect()
+    };
+    for chain in before.store.iter().chain(&before.slots).chain(&before.tenants) {
+        if !places(chain).is_sorted() {
+            return Err(format!("{} did not end in reverse order: {ends:?}", chain.name));
+        }
+    }
+    let of = |chains: &[ChainStatus]| chains.iter().flat_map(places).collect::<Vec<_>>();
+    let groups = [of(&before.tenants), of(&before.slots), of(before.store.as_slice())];
+    let bounds = groups.iter().filter_map(|group| Some((*group.iter().min()?, *group.iter().max()?)));
+    let in_turn = bounds.collect::<Vec<_>>().windows(2).all(|pair| pair[0].1 < pair[1].0);
+    if in_turn {
+        Ok(())
+    } else {
+        Err(format!("tenants, slots and store did not end in this order: {ends:?}"))
+    }
 }
 
 /// After everything was started from nothing: each chain's processes were born in its order.

@@ -8,9 +8,11 @@ use crate::storms::component::{EXIT_AT_START, IGNORE_TERM, MUTE_AT_START};
 use crate::storms::plan::{Fault, Trigger};
 use crate::storms::system::{DEMO, EXTRA, System};
 use berth::control::Client;
-use berth::control::api::Action;
+use berth::control::api::{Action, CredentialOrder, Rotate};
 use berth::fault;
+use berth::policy::{Policies, Supervised};
 use berth_actors::handover::Wish;
+use berth_actors::spec::Reaction;
 use rustix::process::Signal;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -26,11 +28,22 @@ impl Weather {
         }
     }
 
-    /// Longer than the deadlines that a freeze or a stolen port should outlast.
+    /// Longer than the deadlines that a freeze should outlast: the second look, and the stop that follows where it fails.
     fn long(&self) -> Duration {
         match self.system.kind {
             Kind::StandIn => RECHECK_WITHIN + STOP_WITHIN,
-            Kind::Real => Duration::from_secs(5),
+            Kind::Real => {
+                let policies = Policies::default();
+                let lives = Supervised::ALL.map(|of| policies.life(of));
+                let rides =
+                    lives.iter().flat_map(|life| life.reactions.values()).filter_map(
+                        |reaction| match reaction {
+                            Reaction::RideThrough(within) => Some(*within),
+                            Reaction::Restart => None,
+                        },
+                    );
+                rides.max().unwrap() + lives.iter().map(|life| life.stop.deadline).max().unwrap()
+            }
         }
     }
 
@@ -149,6 +162,12 @@ impl Weather {
                 self.order(|client| async move { drop(client.act(DEMO, Action::Restart).await) });
             }
             Trigger::Handover => self.order(|client| async move { drop(client.handover(Wish::Plain).await) }),
+            Trigger::Rotate => self.order(|client| async move {
+                for what in [Rotate::Certificates, Rotate::ServiceAccountKey] {
+                    let order = CredentialOrder { what, now: true, keep_days: None };
+                    drop(client.rotate_credentials(DEMO, &order).await);
+                }
+            }),
             Trigger::Create => self.create(),
             Trigger::Delete => {
                 self.order(|client| async move { drop(client.delete_cluster(EXTRA).await) });

@@ -1,4 +1,7 @@
-//! Clients that write through the front and through a tenant's API, and remember what was acknowledged.
+//! Clients that write through the front and to every layer of a tenant, and remember what was acknowledged.
+
+mod etcd;
+mod sql;
 
 use super::args::Kind;
 use super::line::{Place, ask};
@@ -31,6 +34,10 @@ enum Target {
         kubeconfig: PathBuf,
         context: Option<&'static str>,
     },
+    /// The socket of a real kine.
+    Kine(PathBuf),
+    /// The socket directory of a real postgres.
+    Postgres(PathBuf),
 }
 
 pub struct Writer {
@@ -48,27 +55,39 @@ impl Drop for Writer {
 
 impl Writer {
     pub fn start(kind: Kind, layout: &Layout, front: SocketAddr) -> Vec<Self> {
-        let (through_front, through_tenant, pause) = match kind {
+        let sockets = layout.sockets(DEMO).unwrap();
+        let kubeconfig = layout.cluster(DEMO).join("kubeconfig");
+        let (targets, pause) = match kind {
             Kind::StandIn => (
-                Target::Line(Place::Port(front)),
-                Target::Leased(layout.state().join("ports.json")),
-                Duration::from_millis(10),
+                [
+                    Target::Line(Place::Port(front)),
+                    Target::Leased(layout.state().join("ports.json")),
+                    Target::Line(Place::Socket(sockets.join("kine.sock"))),
+                    Target::Line(Place::Socket(sockets.join("postgres.sock"))),
+                ],
+                Duration::from_millis(20),
             ),
             Kind::Real => (
-                Target::Kube {
-                    kubeconfig: layout.kcp().join("admin.kubeconfig"),
-                    context: Some("system:admin"),
-                },
-                Target::Kube { kubeconfig: layout.cluster(DEMO).join("kubeconfig"), context: None },
+                [
+                    Target::Kube {
+                        kubeconfig: layout.kcp().join("admin.kubeconfig"),
+                        context: Some("system:admin"),
+                    },
+                    Target::Kube { kubeconfig, context: None },
+                    Target::Kine(sockets.join("kine.sock")),
+                    Target::Postgres(sockets),
+                ],
                 Duration::from_millis(200),
             ),
         };
-        let start = |name, target: Target| {
+        let start = |(name, target): (&'static str, Target)| {
             let acknowledged = Arc::<Mutex<BTreeSet<String>>>::default();
             let (written, to) = (Arc::clone(&acknowledged), target.clone());
+            // Stand-ins of one cluster keep one list.
+            let letter = name.replace(|letter: char| !letter.is_ascii_lowercase(), "-");
             let task = tokio::spawn(async move {
                 for number in 0u64.. {
-                    let key = format!("w{number}");
+                    let key = format!("{letter}-{number}");
                     if to.write(&key).await.is_ok() {
                         written.lock().unwrap().insert(key);
                     }
@@ -77,7 +96,8 @@ impl Writer {
             });
             Self { name, target, acknowledged, task }
         };
-        vec![start("kcp through the front", through_front), start("demo", through_tenant)]
+        let names = ["kcp through the front", "demo", "demo/kine", "demo/postgres"];
+        names.into_iter().zip(targets).map(start).collect()
     }
 
     pub fn acknowledged(&self) -> BTreeSet<String> {
@@ -124,34 +144,57 @@ impl Target {
                 let port = leases["leases"][DEMO].as_u64().ok_or("demo has no port")?;
                 Ok(Place::Port((Ipv4Addr::LOCALHOST, u16::try_from(port).unwrap()).into()))
             }
-            Self::Kube { .. } => Err("it speaks Kubernetes".to_owned()),
+            _ => Err("it does not speak lines".to_owned()),
         }
     }
 
     async fn write(&self, key: &str) -> Result<(), String> {
-        let Self::Kube { .. } = self else {
-            return ask(&self.place()?, &format!("put {key} 1")).await.map(drop);
+        let written = async {
+            match self {
+                Self::Line(_) | Self::Leased(_) => {
+                    ask(&self.place()?, &format!("put {key} 1")).await.map(drop)
+                }
+                Self::Kube { .. } => self.create_config_map(key).await,
+                Self::Kine(socket) => etcd::create(socket, key).await,
+                Self::Postgres(sockets) => sql::insert(sockets, key).await,
+            }
         };
+        timeout(PATIENCE, written).await.map_err(|_| "no answer".to_owned())?
+    }
+
+    async fn keys(&self) -> Result<BTreeSet<String>, String> {
+        let read = async {
+            match self {
+                Self::Line(_) | Self::Leased(_) => {
+                    Ok(ask(&self.place()?, "keys").await?.split(' ').map(str::to_owned).collect())
+                }
+                Self::Kube { .. } => self.config_map_names().await,
+                Self::Kine(socket) => etcd::names(socket).await,
+                Self::Postgres(sockets) => sql::names(sockets).await,
+            }
+        };
+        timeout(PATIENCE, read).await.map_err(|_| "no answer".to_owned())?
+    }
+
+    async fn create_config_map(&self, key: &str) -> Result<(), String> {
         let object = serde_json::from_value(serde_json::json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": key}, "data": {"key": "1"},
         }));
         let api = self.config_maps().await?;
-        let created = timeout(PATIENCE, api.create(&PostParams::default(), &object.unwrap())).await;
-        created.map_err(|_| "no answer".to_owned())?.map(drop).map_err(|error| error.to_string())
+        let created = api.create(&PostParams::default(), &object.unwrap()).await;
+        created.map(drop).map_err(|error| error.to_string())
     }
 
-    async fn keys(&self) -> Result<BTreeSet<String>, String> {
-        let Self::Kube { .. } = self else {
-            return Ok(ask(&self.place()?, "keys").await?.split(' ').map(str::to_owned).collect());
-        };
+    async fn config_map_names(&self) -> Result<BTreeSet<String>, String> {
         let api = self.config_maps().await?;
-        let found = timeout(PATIENCE, api.list(&ListParams::default())).await;
-        let found = found.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        let found = api.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
         Ok(found.into_iter().filter_map(|object| object.metadata.name).collect())
     }
 
     async fn config_maps(&self) -> Result<Api<DynamicObject>, String> {
-        let Self::Kube { kubeconfig, context } = self else { return Err("it speaks lines".to_owned()) };
+        let Self::Kube { kubeconfig, context } = self else {
+            return Err("it does not speak Kubernetes".to_owned());
+        };
         let file = Kubeconfig::read_from(kubeconfig).map_err(|error| error.to_string())?;
         let options =
             KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };

@@ -2,157 +2,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
 #![allow(clippy::disallowed_methods, reason = "what a test reads nobody planted")]
 
+#[path = "../real_stack/mod.rs"]
 mod real_stack;
+#[allow(dead_code, reason = "it is shared with the test of a thousand Nodes")]
+mod tenant;
 
-use berth::ccm::{self, CloudControllerManager, Snapshot};
-use berth::components::Program;
-use berth::tenant::credentials::Credentials;
-use berth_actors::host::{Blueprint, Context, Distribution, GateError, Running, WaitNote};
-use berth_actors::identity::Identity;
-use berth_actors::spec::ProcessSpec;
-use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
-use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::wait::await_condition;
-use real_stack::{ApiServer, DEADLINE, Home, Kine, Postgres, Process, line, user};
+use berth::ccm;
+use berth_actors::host::{Blueprint, GateError, WaitNote};
+use kube::api::{Patch, PatchParams};
+use real_stack::{ApiServer, DEADLINE, Process, line, user};
 use serde_json::json;
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
+use tenant::{LABEL, Tenant, is_tainted, provider_id, taints};
 use tokio::time::timeout;
-
-const LABEL: &str = "node.socialweb.computer/cluster";
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-
-/// Everything before the cloud controller manager in the chain.
-struct Tenant {
-    home: Home,
-    api: ApiServer,
-    kine: Kine,
-    _postgres: Postgres,
-}
-
-impl Tenant {
-    async fn start() -> Self {
-        let home = Home::new();
-        let postgres = Postgres::start(&home).await;
-        let kine = Kine::start(&postgres).await;
-        let api = ApiServer::start(&home, &kine).await;
-        Self { home, api, kine, _postgres: postgres }
-    }
-
-    fn blueprint(&self) -> CloudControllerManager {
-        CloudControllerManager {
-            cluster: "demo".to_owned(),
-            data_dir: self.home.data(),
-            server: format!("https://{}", self.api.address),
-            credentials: self.credentials(),
-            program: Program::real(self.program()),
-            user: user(),
-            output: self.home.path().join("ccm.log"),
-        }
-    }
-
-    fn credentials(&self) -> Credentials {
-        Credentials::of(Distribution::Kubernetes, &self.home.data())
-    }
-
-    /// A copy that `nobody` can reach, wherever the target directory is.
-    fn program(&self) -> PathBuf {
-        let path = self.home.path().join(ccm::PROGRAM);
-        if !path.exists() {
-            let built = env!("CARGO_BIN_EXE_socialweb-cloud-controller-manager");
-            fs::copy(built, &path).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        path
-    }
-
-    async fn prepared(&self) -> ProcessSpec {
-        self.blueprint().prepare(&Context::default(), &WaitNote::default()).await.unwrap()
-    }
-
-    fn running(log: PathBuf, log_offset: u64) -> Running {
-        let identity = Identity { boot_id: "b".into(), pid: 1, start_time: 1 };
-        Running { identity, address: None, log, log_offset }
-    }
-
-    /// Prepared, started and through its gate.
-    async fn controller(&self) -> Process {
-        let spec = self.prepared().await;
-        let offset = fs::metadata(&spec.output).map_or(0, |meta| meta.len());
-        let process = Process::of_spec(&spec);
-        self.gate(offset).await.unwrap();
-        process
-    }
-
-    async fn gate(&self, offset: u64) -> Result<(), GateError> {
-        let running = Self::running(self.log(), offset);
-        let gate = timeout(DEADLINE, async { self.blueprint().ready(&running, &WaitNote::default()).await });
-        let Ok(result) = gate.await else {
-            panic!("the gate stayed closed:\n{}", fs::read_to_string(self.log()).unwrap())
-        };
-        result
-    }
-
-    fn log(&self) -> PathBuf {
-        self.home.path().join("ccm.log")
-    }
-
-    fn snapshot(&self) -> PathBuf {
-        ccm::snapshot_file(&self.home.data())
-    }
-
-    fn know(&self, name: &str) {
-        Snapshot::add(&self.snapshot(), &name.parse().unwrap(), user()).unwrap();
-    }
-
-    fn nodes(&self) -> Api<Node> {
-        Api::all(self.api.admin())
-    }
-
-    /// A kubelet that registers itself.
-    async fn register(&self, name: &str, provider_id: Option<&str>) -> Node {
-        let taint =
-            |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-        let node = Node {
-            metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
-            spec: Some(NodeSpec {
-                provider_id: provider_id.map(str::to_owned),
-                taints: Some(vec![taint(UNINITIALIZED), taint("somebody.else/taint")]),
-                ..NodeSpec::default()
-            }),
-            status: None,
-        };
-        self.nodes().create(&PostParams::default(), &node).await.unwrap()
-    }
-
-    async fn in_line(&self, name: &str) -> Node {
-        let in_line = |node: Option<&Node>| node.is_some_and(|node| is_labelled(node) && !is_tainted(node));
-        let waited = timeout(DEADLINE, await_condition(self.nodes(), name, in_line)).await;
-        let Ok(node) = waited else {
-            panic!("{name} was not patched:\n{}", fs::read_to_string(self.log()).unwrap())
-        };
-        node.unwrap().unwrap()
-    }
-}
-
-fn is_labelled(node: &Node) -> bool {
-    node.metadata.labels.as_ref().and_then(|labels| labels.get(LABEL)).map(String::as_str) == Some("demo")
-}
-
-fn is_tainted(node: &Node) -> bool {
-    taints(node).contains(&UNINITIALIZED)
-}
-
-fn taints(node: &Node) -> Vec<&str> {
-    node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).map(|taint| taint.key.as_str()).collect()
-}
-
-fn provider_id(node: &Node) -> Option<&str> {
-    node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref())
-}
 
 #[tokio::test]
 async fn the_nodes_of_the_snapshot_are_brought_in_line_and_no_others() {
@@ -227,7 +92,7 @@ async fn the_gate_is_closed_while_its_watch_is_broken() {
     let _controller = tenant.controller().await;
     tenant.gate(0).await.expect("asked again, it says the same");
     let (blueprint, log) = (tenant.blueprint(), tenant.log());
-    let Tenant { home, api, kine, _postgres } = tenant;
+    let Tenant { home, api, kine, postgres: _postgres } = tenant;
     let address = api.address;
     api.kill();
     line(&log, 0, "lost its watch").await;
