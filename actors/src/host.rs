@@ -280,7 +280,8 @@ pub trait Listeners: Send + Sync + 'static {
     async fn listening_at(&self, identity: &Identity, address: SocketAddr) -> Result<SocketAddr, String>;
 }
 
-/// What a drain did with the old slot's connections.
+/// What a drain did with the old slot's connections. Every number but the time counts connections, never requests: a front that
+/// does not end TLS cannot see how many requests are in flight on one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainReport {
     /// Ended by the hold-back rule: answer and FIN in one segment.
@@ -291,7 +292,12 @@ pub struct DrainReport {
     pub self_closed: u64,
     /// Still busy at the limit; cut whatever their state.
     pub forced: u64,
-    /// Sent bytes after our FIN: requests that were never executed.
+    /// Those of the held, idle and forced ones whose client still said something after our FIN, other than goodbye. It went
+    /// nowhere, so a request in it was never executed. One connection is one, however many requests it lost.
+    ///
+    /// Neither bound of what clients see fail. Too low: a request its client had not written yet, one the slot had taken and
+    /// not begun to answer (other streams of HTTP/2), and whatever a forced cut broke. Too high: a client that repeats the
+    /// request by itself, and an HTTP/2 client's window update or answer to a ping, which nothing tells from a request.
     pub raced: u64,
     pub took_ms: u64,
 }

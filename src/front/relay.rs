@@ -24,7 +24,7 @@ pub(super) enum Ending {
     IdledOut,
     Drained {
         cut: Cut,
-        /// The client sent a request into our FIN. It was not executed.
+        /// The client sent more than its goodbye into our FIN. What it asked there was not executed.
         raced: bool,
     },
 }

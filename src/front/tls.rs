@@ -129,8 +129,9 @@ impl ClientStream {
         self.in_turn = false;
     }
 
-    /// Bytes that came after our FIN. True when they are a request that was lost, not just the client's goodbye (an alert;
-    /// in TLS 1.3 it hides in a record of type 23 with 19 bytes).
+    /// Bytes that came after our FIN. True when they may be a request that was lost, and are not just the client's goodbye (an
+    /// alert; in TLS 1.3 it hides in a record of type 23 with 19 bytes). Records are not counted: one may hold several requests
+    /// of HTTP/2, or none.
     pub(super) fn pass_late(&mut self, bytes: &[u8]) -> bool {
         const HIDDEN_ALERT: usize = 19;
         let mut lost = !bytes.is_empty() && (!self.records.at_boundary() && self.records.have == 0);

@@ -65,9 +65,10 @@ mod tests {
 
     fn run(took_ms: u64) -> Run {
         let window = |from: u64, handover| Window { from, to: from + 1_000_000, handover };
+        let drain = DrainReport { took_ms, ..DrainReport::default() };
         Run {
             windows: vec![window(0, false), window(1_000_000, true)],
-            turns: vec![Turn { drain: DrainReport { took_ms, ..DrainReport::default() }, whole_ms: 0 }],
+            turns: vec![Turn { drain, whole_ms: 0, window: window(1_000_000, true) }],
             rolled_back: 0,
         }
     }

@@ -28,7 +28,7 @@ pub async fn alone(load: &mut Load, run: &mut Run) {
 /// One handover to its end; `None` where it was rolled back, which no client may notice either.
 pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Option<Turn>, String> {
     let mut events = berth.events().await?;
-    let (client, began) = (berth.client(), Instant::now());
+    let (client, began, asked) = (berth.client(), Instant::now(), load.board.now());
     let handover = tokio::spawn(async move { client.handover(Wish::Plain).await });
     let mut from = None;
     while let Some(event) = events.next().await {
@@ -47,13 +47,17 @@ pub async fn turn(berth: &Berth, load: &mut Load, run: &mut Run) -> Result<Optio
         }
     }
     load.speed(Speed::Calm).await;
+    let to = load.board.now();
     if let Some(from) = from {
-        run.windows.push(Window { from, to: load.board.now(), handover: true });
+        run.windows.push(Window { from, to, handover: true });
     }
     let status = handover.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let whole_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     match (&status.outcome, status.drain) {
-        (HandoverOutcome::Done, Some(drain)) => Ok(Some(Turn { drain, whole_ms })),
+        (HandoverOutcome::Done, Some(drain)) => {
+            let window = Window { from: from.unwrap_or(asked), to, handover: true };
+            Ok(Some(Turn { drain, whole_ms, window }))
+        }
         (HandoverOutcome::RolledBack(reason), _) => {
             println!("rolled back after {whole_ms} ms: {reason}");
             Ok(None)

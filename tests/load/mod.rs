@@ -3,7 +3,7 @@
 //! ```text
 //! args      what is asked           classes   the clients there are        gate     how fast they ask
 //! session   a load, start to end ─▶ requests, watching, kube_rs over line (hyper), and go (net/http)
-//! board     what they saw           report, bars      tables, and the bars a run must hold
+//! board     what they saw           report, bars, losses   tables, and the bars a run must hold
 //! berth     a daemon of our own     handovers, crashes  what is done to it meanwhile
 //! ```
 //! The test `load` runs a short form; the example is the long one, and a load for anybody's front.
@@ -31,6 +31,7 @@ mod go;
 pub mod handovers;
 mod kube_rs;
 mod line;
+mod losses;
 pub mod report;
 mod requests;
 pub mod session;

@@ -2,6 +2,7 @@
 
 use super::board::{Board, Fate};
 use super::classes::Asks;
+use super::losses;
 use berth_actors::host::DrainReport;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,11 +16,19 @@ pub struct Window {
     pub handover: bool,
 }
 
+impl Window {
+    pub fn contains(&self, at: u64) -> bool {
+        (self.from..=self.to).contains(&at)
+    }
+}
+
 /// One handover, as the daemon reported it.
 #[derive(Debug, Clone)]
 pub struct Turn {
     pub drain: DrainReport,
     pub whole_ms: u64,
+    /// When it was under way.
+    pub window: Window,
 }
 
 #[derive(Debug, Default)]
@@ -70,7 +79,7 @@ pub fn longest(board: &Board, class: usize, windows: &[Window], handover: bool) 
     let mut answers = board.tally(class).answers.clone();
     answers.sort_unstable_by_key(|answer| answer.at);
     let of = |window: &Window| {
-        let inside = answers.iter().filter(|answer| (window.from..=window.to).contains(&answer.at));
+        let inside = answers.iter().filter(|answer| window.contains(answer.at));
         let (mut latency, mut gap, mut last) = (0, 0, window.from);
         for answer in inside {
             latency = latency.max(answer.latency);
@@ -169,13 +178,14 @@ impl Run {
             let _ = writeln!(
                 text,
                 "{} handovers of {whole} ms (longest {whole_longest}), drains of {middle} ms (longest {longest}): {} held, {} idle, {} \
-                 ended themselves, {} forced, {} raced",
+                 ended themselves, {} forced; {} raced, and clients lost requests on {}",
                 self.turns.len(),
                 all.held,
                 all.idle,
                 all.self_closed,
                 all.forced,
-                all.raced
+                all.raced,
+                self.turns.iter().map(|turn| losses::connections(board, turn)).sum::<u64>()
             );
         }
         for (why, count) in reasons(board) {
@@ -187,12 +197,10 @@ impl Run {
     /// The bars a run must hold; empty when it does. With `moves`, the slots move busy HTTP/2 clients by GOAWAY.
     pub fn broken(&self, board: &Board, moves: bool) -> Vec<String> {
         let mut broken = Vec::new();
-        let mut of_streams = 0;
         for (class, of) in board.classes.iter().enumerate() {
             let fates = fates(board, class);
             let failed: usize = fates.values().sum();
             if of.multiplexes() && !moves {
-                of_streams += failed;
                 if fates.contains_key(&Fate::Executed) {
                     broken.push(format!("{}: a request that failed was executed: {fates:?}", of.name));
                 }
@@ -207,9 +215,8 @@ impl Run {
                 broken.push(format!("{}: nothing was ever answered", of.name));
             }
         }
-        let raced = sum(&self.turns).raced;
-        if of_streams > 0 && raced == 0 && !self.turns.is_empty() {
-            broken.push(format!("{of_streams} requests failed, and the front counted none as raced"));
+        if !moves {
+            broken.extend(losses::unexplained(self, board));
         }
         broken.extend(accounts(board));
         broken
