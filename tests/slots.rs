@@ -160,6 +160,11 @@ async fn an_upgrade_is_a_handover_to_another_kcp_that_stays_and_an_older_one_is_
     assert_eq!(upgrade(&broken).status.code(), Some(1));
     let before = up.until("slot b to serve as before", serves).await;
     assert!(chosen(&before).contains("v0.34.0"), "{before:?}");
+    let lasts = home.ok(&["status"]);
+    assert!(
+        lasts.contains("kcp's certificate is 0 days old and ends on 2"),
+        "not only once it is due: {lasts}"
+    );
     assert_eq!(before.active_slot, Some(SlotName::B));
 
     // The next daemon knows what runs: nothing is restarted for the configuration's sake.

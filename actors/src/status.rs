@@ -67,9 +67,26 @@ pub struct Upkeep {
     /// The newest that ever bootstrapped the store, as it calls itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest_kcp: Option<String>,
+    /// How old certificates are and when they end, due or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifetimes: Vec<Lifetime>,
     /// What ends soon, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+}
+
+/// A certificate that lives as long as it lives: nobody renews it unasked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifetime {
+    /// `kcp serving`, `kcp authority`, `kcp next authority`; `CHAIN/STEP` for the one an API server made for itself when it
+    /// started.
+    pub of: String,
+    /// RFC 3339, UTC.
+    pub not_before: String,
+    pub not_after: String,
+    /// Whole days, rounded towards zero; negative once it has ended.
+    pub age_days: i64,
+    pub left_days: i64,
 }
 
 /// Whether the serving slot's watches are alive, as far as the latest write of the canary shows.

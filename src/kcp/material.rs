@@ -149,6 +149,15 @@ pub(crate) fn expiry_of(pem: &[u8]) -> Option<OffsetDateTime> {
     Some(pem.parse_x509().ok()?.validity().not_after.to_datetime())
 }
 
+/// From when until when, of each certificate of a PEM file in its order.
+pub(crate) fn validities_of(pem: &[u8]) -> Vec<(OffsetDateTime, OffsetDateTime)> {
+    let of_block = |block: x509_parser::pem::Pem| {
+        let validity = block.parse_x509().ok()?.validity().clone();
+        Some((validity.not_before.to_datetime(), validity.not_after.to_datetime()))
+    };
+    x509_parser::pem::Pem::iter_from_buffer(pem).filter_map(|block| of_block(block.ok()?)).collect()
+}
+
 fn private_key(pem: &[u8]) -> Option<std::sync::Arc<dyn SigningKey>> {
     let key = PrivateKeyDer::from_pem_slice(pem).ok()?;
     ring::sign::any_supported_type(&key).ok()

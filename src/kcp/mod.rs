@@ -19,6 +19,7 @@ mod goaway;
 mod history;
 pub mod journal;
 pub mod kubeconfig;
+mod lifetimes;
 pub mod material;
 mod paths;
 mod pulse;

@@ -4,7 +4,7 @@
 use crate::control::ClusterFiles;
 use crate::files;
 use crate::kcp::material::{CERTIFICATE, expiry_of};
-use crate::kcp::{KcpConfig, defaults};
+use crate::kcp::{KcpConfig, defaults, lifetimes};
 use crate::process::age_of;
 use berth_actors::message::{Command, Reply, TreeEvent};
 use berth_actors::status::{ChainStatus, ChildStatus, TreeStatus, Upkeep};
@@ -33,6 +33,7 @@ pub fn of(config: &KcpConfig, status: &TreeStatus) -> Upkeep {
     Upkeep {
         chosen_kcp: chosen.map(|chosen| format!("{} ({})", chosen.version, chosen.program.display())),
         newest_kcp: config.releases.newest(),
+        lifetimes: lifetimes::of(&config.layout, status, crate::clock::now()),
         notices,
     }
 }
@@ -48,8 +49,13 @@ fn certificate(ends: OffsetDateTime, now: OffsetDateTime) -> Option<String> {
     })
 }
 
+/// A stand-in for kcp makes no such certificate.
+pub(super) fn is_api_server(child: &ChildStatus) -> bool {
+    API_SERVERS.contains(&child.name.as_str()) && !(child.stand_in.is_some() && child.name == "kcp")
+}
+
 fn loopback(chain: &ChainStatus, child: &ChildStatus, age: Duration) -> Option<String> {
-    if !API_SERVERS.contains(&child.name.as_str()) || child.stand_in.is_some() && child.name == "kcp" {
+    if !is_api_server(child) {
         return None;
     }
     let left = defaults::LOOPBACK_LIFETIME.saturating_sub(age);
