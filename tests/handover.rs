@@ -7,6 +7,8 @@
 )]
 
 mod common;
+#[path = "handover/wishes.rs"]
+mod wishes;
 
 use berth::fault;
 use berth_actors::handover::{Phase, Wish};

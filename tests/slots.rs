@@ -8,12 +8,11 @@ mod common;
 
 use berth_actors::identity::SlotName;
 use berth_actors::status::{CanaryState, ChildState, TreeStatus};
+use common::release::kcp_calling_itself;
 use common::{Home, api, child, host};
 use rustix::process::Signal;
-use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The serving slot has a canary that has come back.
@@ -112,24 +111,6 @@ async fn a_dead_kine_keeps_its_port_and_a_dead_kcp_is_started_again_in_its_slot(
     assert!(up.ended().success());
 }
 
-/// A program in `home` that calls itself so, and then is the stand-in, or ends at once.
-fn kcp_calling_itself(home: &Home, version: &str, works: bool) -> PathBuf {
-    let stand_in = home.state().with_file_name("kcp-stand-in");
-    if !stand_in.exists() {
-        std::fs::copy(env!("CARGO_BIN_EXE_berth"), &stand_in).unwrap();
-    }
-    let path = home.state().with_file_name(format!("kcp-{version}"));
-    let then = if works { format!("exec {} \"$@\"", stand_in.display()) } else { "exit 1".to_owned() };
-    let script = format!(
-        "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 'kcp version {version}'; exit; fi\n{then}\n"
-    );
-    std::fs::File::create(&path).unwrap().write_all(script.as_bytes()).unwrap();
-    for program in [&path, &stand_in] {
-        std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    path
-}
-
 #[tokio::test]
 async fn an_upgrade_is_a_handover_to_another_kcp_that_stays_and_an_older_one_is_refused() {
     let home = Home::new();
@@ -160,11 +141,6 @@ async fn an_upgrade_is_a_handover_to_another_kcp_that_stays_and_an_older_one_is_
     assert_eq!(upgrade(&broken).status.code(), Some(1));
     let before = up.until("slot b to serve as before", serves).await;
     assert!(chosen(&before).contains("v0.34.0"), "{before:?}");
-    let lasts = home.ok(&["status"]);
-    assert!(
-        lasts.contains("kcp's certificate is 0 days old and ends on 2"),
-        "not only once it is due: {lasts}"
-    );
     assert_eq!(before.active_slot, Some(SlotName::B));
 
     // The next daemon knows what runs: nothing is restarted for the configuration's sake.
@@ -184,6 +160,11 @@ async fn a_rotation_renews_the_certificate_and_clients_that_were_told_before_it_
     up.until("kcp to be served", |status| status.front.target.is_some()).await;
     let shared = home.layout().kcp_shared().join("apiserver.crt");
     let first = std::fs::read(&shared).unwrap();
+    let lasts = home.ok(&["status"]);
+    assert!(
+        lasts.contains("kcp's certificate is 0 days old and ends on 2"),
+        "not only once it is due: {lasts}"
+    );
     let told = home.berth(&["kcp", "rotate-certs"]);
     assert_eq!(told.status.code(), Some(5), "no client can know of the authority yet");
     assert!(String::from_utf8_lossy(&told.stderr).contains("hand it out"), "{told:?}");

@@ -3,6 +3,7 @@
 //! Every request goes to one address (a slot, or the front), as shard-admin, trusting exactly the shared certificate. The
 //! set is read anew for each question, so a renewed one is used at once.
 
+use crate::fault;
 use crate::https::HttpsError;
 use crate::kcp::KcpConfig;
 use crate::kcp::authority;
@@ -85,9 +86,12 @@ impl KcpClient {
             Wish::RotateCertificates => places.renew(slot, crate::clock::now()).map_err(text)?,
             Wish::Plain | Wish::Upgrade { .. } => places.discard(slot).map_err(text)?,
         }
+        fault::point("set-renewed");
         places.set_of(slot).stage(&paths.root, self.config.owner).map_err(|error| error.to_string())?;
         self.publish()?;
-        upgrade::stage(&self.config, slot, wish)
+        upgrade::stage(&self.config, slot, wish)?;
+        fault::point("slot-staged");
+        Ok(())
     }
 
     /// Clients' kubeconfig, where it is to be another. Blocking.
@@ -166,7 +170,7 @@ impl KcpApi for KcpClient {
 
     async fn delete_lease(&self, through: SocketAddr, lease: &Lease) -> Result<bool, String> {
         let removed = self.remove_lease(through, lease).await;
-        crate::fault::point("lease-deleted");
+        fault::point("lease-deleted");
         removed.map_err(|error| error.to_string())
     }
 
@@ -196,7 +200,9 @@ impl KcpApi for KcpClient {
         off_thread(move || {
             let places = Places::new(&this.config.layout);
             places.promote(slot).map_err(|error| error.to_string())?;
+            fault::point("set-promoted");
             this.config.releases.promote(slot)?;
+            fault::point("release-promoted");
             this.publish()
         })
         .await

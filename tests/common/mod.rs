@@ -14,6 +14,7 @@
 
 pub mod api;
 pub mod host;
+pub mod release;
 
 use berth::control::Client;
 use berth::control::api::{EventQuery, StampedEvent};
