@@ -10,13 +10,14 @@ mod common;
 #[path = "handover/wishes.rs"]
 mod wishes;
 
-use berth::fault;
+use berth::{fault, https};
 use berth_actors::handover::{Phase, Wish};
 use berth_actors::identity::SlotName;
 use berth_actors::status::{ChainState, HandoverOutcome, HandoverStatus, TreeStatus};
 use common::{Dev, Home, api, child, host, pids};
 use kube::api::{Api, DynamicObject};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// kcp alone: store, one slot, front.
 struct Kcp {
@@ -167,6 +168,54 @@ async fn a_daemon_that_is_replaced_while_the_new_slot_starts_is_followed_by_one_
     let status = dev.until("the handover to be rolled back", at_rest).await;
     assert_eq!(status.active_slot, Some(SlotName::A));
     assert_eq!(kcp.past()[0].resumed, [Phase::Started]);
+    kcp.home.ok(&["down"]);
+    assert!(dev.ended().success());
+}
+
+/// A new connection for each request, one after the other, until told to stop. How many were answered; the first failure ends it.
+async fn ask(kcp: &Kcp, stop: &tokio::sync::Notify) -> u32 {
+    let certificate = std::fs::read(kcp.home.layout().kcp_shared().join("apiserver.crt")).unwrap();
+    let url = format!("https://{}/readyz", kcp.home.front);
+    let mut asked = 0;
+    let stopped = stop.notified();
+    tokio::pin!(stopped);
+    loop {
+        let https = https::Https::new(&certificate, None).unwrap();
+        let (status, _) = https.get(&url, Duration::from_secs(30)).await.unwrap();
+        assert_eq!(status, 200);
+        asked += 1;
+        tokio::select! {
+            () = &mut stopped => return asked,
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_slot_that_hangs_for_good_is_rolled_back_and_no_client_notices() {
+    let kcp = Kcp::new();
+    let dev = kcp.daemon(&[("KCP_STANDIN_SLOT_B_HANG", "1")]);
+    let before = dev.until("kcp to be served", at_rest).await;
+    let (maps, stop, client) = (kcp.written().await, tokio::sync::Notify::new(), kcp.home.client());
+    let handover = async {
+        let ended = client.handover(Wish::Plain).await.unwrap();
+        stop.notify_one();
+        ended
+    };
+    let (ended, asked) = tokio::join!(handover, ask(&kcp, &stop));
+    let HandoverOutcome::RolledBack(reason) = &ended.outcome else { panic!("{ended:#?}") };
+    assert!(
+        reason.starts_with("slot b: hung in 2 starts in a row: slot-b/kcp: hung in its start"),
+        "{reason}"
+    );
+    assert!(reason.contains("crd-informer-synced") && reason.contains("old lease"), "{reason}");
+    assert!(asked > 100, "{asked} requests through all of it");
+
+    let after = dev.until("slot a to be alone", at_rest).await;
+    assert_eq!((after.active_slot, pids(&after.slots[0])), (Some(SlotName::A), pids(&before.slots[0])));
+    assert_eq!(kcp_processes(&kcp.home.state()), 1, "SIGTERM would not have ended it");
+    assert_eq!(api::read_config_map(&maps, "acknowledged").await, "yes");
+    assert!(kcp.home.ok(&["events"]).contains("rolled back: slot b: hung in 2 starts in a row"));
     kcp.home.ok(&["down"]);
     assert!(dev.ended().success());
 }

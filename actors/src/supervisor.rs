@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::chain::{Chain, ChainError, Effect, Event};
+use crate::chain::{Chain, ChainError, Effect, Event, Hangs};
 use crate::child::Life;
 use crate::child::actor::{self, ChildActor, News, Order, Outside, What};
 use crate::host::{Context as Upstream, Running};
@@ -53,6 +53,7 @@ pub struct ChainNews {
     pub reason: Option<String>,
     /// Goals the chain had heard when it told this: fewer than were sent make it old news.
     pub goals_heard: u64,
+    pub hangs: Hangs,
     /// Steps that serve now: ready, or riding through an earlier step's restart.
     pub serving: BTreeMap<String, Running>,
 }
@@ -143,6 +144,7 @@ impl Supervisor {
             state,
             reason,
             goals_heard: self.goals_heard,
+            hangs: self.chain.hangs().clone(),
             serving,
         });
     }

@@ -57,12 +57,33 @@ pub(crate) struct Gate {
 /// Why the gate is still closed.
 struct Closed {
     why: String,
-    checks: Option<Checks>,
+    looks: Looks,
+}
+
+/// What one probe says of a hang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    Hung,
+    Alive,
+    /// It brought no list of checks: a timeout on a busy machine proves neither.
+    Unseen,
 }
 
 impl Closed {
     fn because(why: impl Into<String>) -> Self {
-        Self { why: why.into(), checks: None }
+        Self { why: why.into(), looks: Looks::Unseen }
+    }
+
+    /// /readyz is not green.
+    fn red(status: StatusCode, body: &[u8]) -> Self {
+        let checks = Checks::parse(&String::from_utf8_lossy(body));
+        let why = if checks.red.is_empty() { format!("/readyz (HTTP {status})") } else { checks.to_string() };
+        let looks = match &checks {
+            Checks { red, .. } if red.is_empty() => Looks::Unseen,
+            checks if checks.look_hung() => Looks::Hung,
+            _ => Looks::Alive,
+        };
+        Self { why, looks }
     }
 }
 
@@ -91,11 +112,11 @@ impl Gate {
                 Err(closed) => closed,
             };
             note.say(&closed.why);
-            let looks_hung = log.lease_complaint && closed.checks.as_ref().is_some_and(Checks::look_hung);
-            if hung.observe(looks_hung, Instant::now()) {
+            let looks = if log.lease_complaint { closed.looks } else { Looks::Alive };
+            if hung.observe(looks, Instant::now()) {
                 let reason = format!(
-                    "{}: hung in its start beside the other slot ({}, and it could not delete its old lease); \
-                     it is killed, and started again on a new kine",
+                    "{}: hung in its start beside the other slot ({}, and it could not delete its old lease): \
+                     killed, as it hears nothing else, and its kine with it",
                     self.component, closed.why
                 );
                 return Err(GateError::Upstream { step: "kine".to_owned(), reason });
@@ -118,12 +139,10 @@ impl Gate {
             .await
             .map_err(|error| Closed::because(format!("/readyz ({error})")))?;
         if status != StatusCode::OK {
-            let checks = Checks::parse(&String::from_utf8_lossy(&body));
-            let why =
-                if checks.red.is_empty() { format!("/readyz (HTTP {status})") } else { checks.to_string() };
-            return Err(Closed { why, checks: Some(checks) });
+            return Err(Closed::red(status, &body));
         }
-        self.authenticated_read(&https, address).await
+        let read = self.authenticated_read(&https, address).await;
+        read.map_err(|closed| Closed { looks: Looks::Alive, ..closed })
     }
 
     /// With the token of the slot's own root: the set that will be captured, or was staged, is the one that must work.
@@ -189,7 +208,8 @@ pub(super) fn publish(
     write_if_changed(consumer, kubeconfig::consumer(front_port, &trusted, token).as_bytes(), None)
 }
 
-/// Tells a hung start from a healthy one that passes through the same state: the sign must stand for a while.
+/// Tells a hung start from a healthy one that passes through the same state: the sign must stand for a while. A probe that
+/// saw nothing neither breaks that while nor ends it.
 #[derive(Debug)]
 struct Hung {
     since: Option<Instant>,
@@ -197,12 +217,15 @@ struct Hung {
 }
 
 impl Hung {
-    fn observe(&mut self, looks_hung: bool, now: Instant) -> bool {
-        if !looks_hung {
-            self.since = None;
-            return false;
+    fn observe(&mut self, looks: Looks, now: Instant) -> bool {
+        match looks {
+            Looks::Hung => now - *self.since.get_or_insert(now) >= self.confirmed_after,
+            Looks::Alive => {
+                self.since = None;
+                false
+            }
+            Looks::Unseen => false,
         }
-        now - *self.since.get_or_insert(now) >= self.confirmed_after
     }
 }
 
@@ -360,12 +383,44 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut hung = Hung { since: None, confirmed_after: Duration::from_secs(2) };
-        assert!(!hung.observe(true, at(10)));
-        assert!(!hung.observe(true, at(11)));
-        assert!(!hung.observe(false, at(12)));
-        assert!(!hung.observe(true, at(13)));
-        assert!(!hung.observe(true, at(14)));
-        assert!(hung.observe(true, at(15)));
+        let seen =
+            [(Looks::Hung, 10), (Looks::Hung, 11), (Looks::Alive, 12), (Looks::Hung, 13), (Looks::Hung, 14)];
+        for (looks, second) in seen {
+            assert!(!hung.observe(looks, at(second)), "{second}");
+        }
+        assert!(hung.observe(Looks::Hung, at(15)));
+    }
+
+    #[test]
+    fn a_probe_that_saw_no_checks_is_no_break_and_no_proof() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut hung = Hung { since: None, confirmed_after: Duration::from_secs(2) };
+        assert!(!hung.observe(Looks::Unseen, at(9)));
+        assert!(!hung.observe(Looks::Hung, at(10)));
+        assert!(!hung.observe(Looks::Unseen, at(12)));
+        assert!(hung.observe(Looks::Hung, at(13)));
+    }
+
+    #[test]
+    fn only_an_answer_with_checks_says_whether_a_start_hangs() {
+        let looks = |body: &str| Closed::red(StatusCode::INTERNAL_SERVER_ERROR, body.as_bytes()).looks;
+        assert_eq!([looks(HANGING), looks(RED), looks("")], [Looks::Hung, Looks::Alive, Looks::Unseen]);
+        assert_eq!(Closed::because("/readyz (timed out)").looks, Looks::Unseen);
+    }
+
+    /// Each second probe is answered with nothing to read, as by a machine too busy to.
+    #[tokio::test]
+    async fn a_hang_is_known_through_probes_that_fail_in_between() {
+        let slot = Slot::new(LOG);
+        let count = std::sync::atomic::AtomicU32::new(0);
+        let server = TestServer::start(&slot.set, move |_| {
+            let odd = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 2 == 1;
+            Answer::text(if odd { 503 } else { 500 }, if odd { "" } else { HANGING })
+        })
+        .await;
+        let error = slot.gate().open(&slot.running(server.address), &WaitNote::default()).await.unwrap_err();
+        assert!(matches!(error, GateError::Upstream { .. }), "{error:?}");
     }
 
     #[test]

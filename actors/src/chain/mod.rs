@@ -106,6 +106,14 @@ struct Link {
     stuck: Option<String>,
 }
 
+/// Starts in a row that were given up for an earlier step's sake: what a hang looks like from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hangs {
+    pub count: u32,
+    /// What the last one was.
+    pub last: String,
+}
+
 #[derive(Debug)]
 pub struct Chain {
     links: Vec<Link>,
@@ -114,6 +122,7 @@ pub struct Chain {
     adopting: Option<usize>,
     /// Since it was last down: decides between `Starting` and `Recovering`.
     was_ready: bool,
+    hangs: Hangs,
     reported: (ChainState, Option<String>),
 }
 
@@ -149,11 +158,23 @@ impl Chain {
                 stuck: None,
             })
             .collect();
-        Ok(Self { links, up: false, adopting: None, was_ready: false, reported: (ChainState::Down, None) })
+        Ok(Self {
+            links,
+            up: false,
+            adopting: None,
+            was_ready: false,
+            hangs: Hangs::default(),
+            reported: (ChainState::Down, None),
+        })
     }
 
     pub fn state(&self) -> (ChainState, Option<String>) {
         self.reported.clone()
+    }
+
+    /// Since it was last down or ready.
+    pub fn hangs(&self) -> &Hangs {
+        &self.hangs
     }
 
     /// Whether a step behind this one has a process, or is about to: it knows where this one listened.
@@ -172,6 +193,7 @@ impl Chain {
             Event::Down => {
                 self.up = false;
                 self.was_ready = false;
+                self.hangs = Hangs::default();
             }
             Event::Retry => effects.extend(self.retry()),
             Event::Restart(index) => effects.extend(self.restart(index)),
@@ -249,6 +271,8 @@ impl Chain {
     /// The step at `index` waited in vain for `step`, which restarts before it. That `index` had to die for it is charged to
     /// its budget all the same: else the two could restart for ever.
     fn suspect(&mut self, index: usize, step: &str) -> Vec<Effect> {
+        self.hangs.count += 1;
+        self.hangs.last = self.links[index].reason.clone().unwrap_or_default();
         let Some(upstream) = self.links[..index].iter().position(|link| link.name == step) else {
             return Vec::new();
         };
@@ -374,6 +398,7 @@ impl Chain {
             }
         }
         self.was_ready = true;
+        self.hangs = Hangs::default();
         None
     }
 

@@ -393,13 +393,16 @@ pub struct FakeComponent {
     previous: Arc<Mutex<Vec<Option<SocketAddr>>>>,
     /// `None`: how to start it is not known.
     args: Arc<Mutex<Option<Vec<String>>>>,
+    /// So many of the next starts hang, for the sake of the step named.
+    hangs: Arc<Mutex<(u32, &'static str)>>,
 }
 
 impl FakeComponent {
     pub fn new() -> Self {
         let (obstacle, previous) = (Arc::default(), Arc::default());
         let args = Arc::new(Mutex::new(Some(Vec::new())));
-        Self { open: watch::Sender::new(true), listens: Listens::OneTcp, obstacle, previous, args }
+        let (open, hangs) = (watch::Sender::new(true), Arc::default());
+        Self { open, listens: Listens::OneTcp, obstacle, previous, args, hangs }
     }
 
     /// What stands in the way of the next preparations.
@@ -425,6 +428,19 @@ impl FakeComponent {
     #[must_use]
     pub fn at(self, address: SocketAddr) -> Self {
         Self { listens: Listens::Fixed(address), ..self }
+    }
+
+    /// So many of its next gates find a hang, and blame `step` for it.
+    pub fn hang(&self, times: u32, step: &'static str) {
+        if let Ok(mut hangs) = self.hangs.lock() {
+            *hangs = (times, step);
+        }
+    }
+
+    fn next_hang(&self) -> Option<&'static str> {
+        let mut hangs = self.hangs.lock().ok()?;
+        hangs.0 = hangs.0.checked_sub(1)?;
+        Some(hangs.1)
     }
 
     /// Gates of later starts and rechecks open only while this is true.
@@ -473,6 +489,12 @@ impl Blueprint for FakeComponent {
     }
 
     async fn ready(&self, _running: &Running, note: &WaitNote) -> Result<(), GateError> {
+        if let Some(step) = self.next_hang() {
+            return Err(GateError::Upstream {
+                step: step.to_owned(),
+                reason: "hung in its start".to_owned(),
+            });
+        }
         note.say("the test to open its gate");
         let mut open = self.open.subscribe();
         open.wait_for(|open| *open).await.map(|_| ()).map_err(|error| GateError::Hopeless(error.to_string()))

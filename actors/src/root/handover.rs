@@ -4,6 +4,7 @@
 use super::leadership::{self, Leads};
 use super::waiters::stopping;
 use super::{KCP, Kcp, Owned, Root};
+use crate::chain::Hangs;
 use crate::front::{Drain, Retarget};
 use crate::handover::{Effect, Event, Handover, Lost, Phase, Record, Side, Wish};
 use crate::identity::SlotName;
@@ -20,6 +21,8 @@ use tokio::time::Instant;
 
 /// A kcp is ready after 6 to 26 s, 50 s on a busy machine; a hung start is ended by its own gate long before this.
 const NEW_SLOT_READY: Duration = Duration::from_secs(120);
+/// A start that hung got through at the second try; one that hangs again is not helped by a third, and its clients wait.
+const HUNG_STARTS: u32 = 2;
 /// A kcp without connections exits within 1.4 s; two of them hung instead, and nobody is left to be hurt by SIGKILL.
 pub(super) const OLD_SLOT_STOP: Duration = Duration::from_secs(5);
 
@@ -452,6 +455,11 @@ impl Root {
             if let Some(reason) = news.reason.as_ref().filter(|_| !news.state.needs_an_operator()) {
                 running
                     .remark(format!("slot {} was not ready at the first try: {reason}", running.record().to));
+            }
+            // Once the front may be on it, there is no way but to try on.
+            if news.hangs.count >= HUNG_STARTS && self.active != running.record().to {
+                let Hangs { count, last } = &news.hangs;
+                return self.new_slot(Err(format!("hung in {count} starts in a row: {last}")), ctx);
             }
             self.hear_of_new(news.state, news.reason.clone().unwrap_or_default(), ctx);
         } else if let Some(slot) = running.awaits_down

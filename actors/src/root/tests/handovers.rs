@@ -86,6 +86,37 @@ async fn a_new_slot_that_is_not_ready_in_time_is_rolled_back() {
 }
 
 #[actix::test]
+async fn a_new_slot_that_hangs_once_is_started_again_and_remarked() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    world.component("slot-b/kcp").hang(1, "kine");
+    let Ok(Reply::Handover(status)) = root.send(handover()).await.unwrap() else { panic!("refused") };
+    assert_eq!(status.outcome, HandoverOutcome::Done);
+    assert_eq!(status.warnings, ["slot b was not ready at the first try: kcp: hung in its start"]);
+    let births = |name: &str| world.host.diary.of("spawn").iter().filter(|line| *line == name).count();
+    assert_eq!((births("slot-b/kine"), births("slot-b/kcp")), (2, 2));
+}
+
+#[actix::test]
+async fn a_new_slot_that_hangs_again_is_rolled_back_at_once_and_the_next_handover_begins_anew() {
+    let world = FakeWorld::default();
+    let root = started(&world).await;
+    until(&root, all_ready).await;
+    let (retargets, old) = (world.diary.of("retarget"), world.host.pid("slot-a/kcp"));
+    world.component("slot-b/kcp").hang(u32::MAX, "kine");
+    let Ok(Reply::Handover(status)) = root.send(handover()).await.unwrap() else { panic!("refused") };
+    let HandoverOutcome::RolledBack(reason) = status.outcome else { panic!("{status:?}") };
+    assert_eq!(reason, "slot b: hung in 2 starts in a row: hung in its start");
+    assert_eq!((world.diary.of("retarget"), world.host.pid("slot-a/kcp")), (retargets, old));
+    assert_eq!(world.host.live(), ["kcp-store/postgres", "slot-a/kine", "slot-a/kcp"]);
+
+    world.component("slot-b/kcp").hang(1, "kine");
+    let Ok(Reply::Handover(status)) = root.send(handover()).await.unwrap() else { panic!("refused") };
+    assert_eq!(status.outcome, HandoverOutcome::Done, "the hangs of an earlier one are not counted");
+}
+
+#[actix::test]
 async fn a_handover_cut_short_after_the_retarget_starts_on_the_new_slot() {
     let record = recorded(SlotName::A, Phase::Drained);
     let world = FakeWorld::default().with_record(record);
