@@ -220,6 +220,31 @@ async fn a_new_slot_that_hangs_for_good_is_rolled_back_and_no_client_notices() {
     assert!(dev.ended().success());
 }
 
+/// Every phase of a handover from a to b is an event, in its order, and so is what the front does meanwhile.
+fn assert_phases_told(events: &str) {
+    let told = [
+        "from slot a to slot b",
+        "staged after",
+        "started after",
+        "ready after",
+        "retargeted after",
+        "serves slot b at",
+        "drains slot a, within",
+        "slot a is drained: ",
+        "drained after",
+        "old-stopping after",
+        "old-gone after",
+        "lease-released after",
+        "done after",
+    ];
+    let of_it = |line: &&str| line.contains(" handover ") || line.contains(" front ");
+    let mut lines = events.lines().filter(of_it);
+    for what in told {
+        assert!(lines.any(|line| line.contains(what)), "{what}, in this place:\n{events}");
+    }
+    assert!(lines.any(|line| line.ends_with("done")), "{events}");
+}
+
 #[tokio::test]
 async fn a_plan_a_handover_with_a_hung_start_and_its_history_agree() {
     let kcp = Kcp::new();
@@ -238,7 +263,9 @@ async fn a_plan_a_handover_with_a_hung_start_and_its_history_agree() {
     assert!(stop.contains("slot a had not ended 5 s after its stop signal"), "{stop}");
     let status = dev.until("slot b to be alone", at_rest).await;
     assert_eq!(child(&status.slots[1], "kcp").restarts, 1);
-    assert!(kcp.home.ok(&["events"]).contains("hung in its start"), "and the operator can see why");
+    let events = kcp.home.ok(&["events"]);
+    assert!(events.contains("hung in its start"), "and the operator can see why");
+    assert_phases_told(&events);
     let told = kcp.home.ok(&["kcp", "history"]);
     assert!(told.contains("slot a to b, done after") && told.contains("Berth's own"), "{told}");
 
