@@ -31,8 +31,10 @@ pub enum Asks {
     SlowRead,
     /// What the server takes most of a second for.
     SlowAnswer,
-    /// A body sent in pieces.
+    /// A body sent in pieces, and sent back.
     Upload,
+    /// As much as an API server takes, nearly all of it white space: the answer is small.
+    LargeUpload,
     /// Its own direction is closed before the answer comes.
     HalfClosed,
     /// kube-rs: writes, and reads back what it wrote.
@@ -64,12 +66,16 @@ impl Class {
 
     /// Takes its time by itself: no latency of a drain is to be read from it.
     pub fn is_slow(&self) -> bool {
-        matches!(self.asks, Asks::SlowRead | Asks::SlowAnswer | Asks::Upload | Asks::Watch)
+        matches!(
+            self.asks,
+            Asks::SlowRead | Asks::SlowAnswer | Asks::Upload | Asks::LargeUpload | Asks::Watch
+        )
     }
 
     /// Each request is work, not only a wait.
     pub fn is_costly(&self) -> bool {
-        self.fresh || matches!(self.asks, Asks::List | Asks::SlowRead | Asks::Upload | Asks::Post)
+        let large = matches!(self.asks, Asks::List | Asks::SlowRead | Asks::Upload | Asks::LargeUpload);
+        self.fresh || large || self.asks == Asks::Post
     }
 
     pub fn period(&self) -> Duration {
@@ -79,7 +85,9 @@ impl Class {
 
 /// Every class. `own_slots`: the servers are stand-ins that were told to be patient with half-closed clients.
 pub fn all(own_slots: bool) -> Vec<Class> {
-    use Asks::{Delete, Get, HalfClosed, KubeRs, List, Post, SlowAnswer, SlowRead, Upload, Watch};
+    use Asks::{
+        Delete, Get, HalfClosed, KubeRs, LargeUpload, List, Post, SlowAnswer, SlowRead, Upload, Watch,
+    };
     use By::{Go, Rust};
     use Protocol::{H1, H2};
     let class = |by: By, name: &str, protocol, asks, streams, period_ms| {
@@ -105,13 +113,15 @@ pub fn all(own_slots: bool) -> Vec<Class> {
             class(by, "h2 large list", H2, List, 1, 500),
             class(by, "h1 slow answer", H1, SlowAnswer, 1, 0),
             class(by, "h2 slow answer", H2, SlowAnswer, 1, 0),
+            class(by, "h1 slow reader", H1, SlowRead, 1, 500),
+            class(by, "h2 slow reader", H2, SlowRead, 1, 500),
+            class(by, "h1 upload", H1, Upload, 1, 500),
+            class(by, "h2 upload", H2, Upload, 1, 500),
+            class(by, "h1 large upload", H1, LargeUpload, 1, 500),
+            class(by, "h2 large upload", H2, LargeUpload, 1, 500),
         ]);
     }
     classes.extend([
-        class(Rust, "h1 slow reader", H1, SlowRead, 1, 500),
-        class(Rust, "h2 slow reader", H2, SlowRead, 1, 500),
-        class(Rust, "h1 upload", H1, Upload, 1, 500),
-        class(Rust, "h2 upload", H2, Upload, 1, 500),
         class(Rust, "kube-rs write and read", H1, KubeRs, 1, 200),
         class(Rust, "h1 delete", H1, Delete, 2, 0),
         class(Rust, "h2 delete", H2, Delete, 1, 0),

@@ -42,7 +42,14 @@ fn job(board: &Board, target: &Target, from: &str) -> Value {
         .map(|(number, class)| {
             let mut value = serde_json::to_value(class).unwrap();
             value["number"] = number.into();
-            value["list_bytes"] = if class.asks == Asks::List { requests::LIST_BYTES } else { 0 }.into();
+            let only = |of: &[Asks], number: usize| if of.contains(&class.asks) { number } else { 0 };
+            value["list_bytes"] = only(&[Asks::List, Asks::SlowRead], requests::LIST_BYTES).into();
+            value["read_at_once"] = only(&[Asks::SlowRead], requests::SLOW_BYTES).into();
+            value["data_bytes"] = only(&[Asks::Upload], requests::UPLOAD_BYTES).max(10).into();
+            value["body_bytes"] = only(&[Asks::LargeUpload], requests::LARGE_UPLOAD_BYTES).into();
+            value["pieces"] = only(&[Asks::Upload, Asks::LargeUpload], requests::PIECES).into();
+            value["piece_pause_ms"] =
+                u64::try_from(requests::PIECE_PAUSE.as_millis()).unwrap_or_default().into();
             value["delay_ms"] = if class.asks == Asks::SlowAnswer { requests::SLOW_MS } else { 0 }.into();
             value["calm_factor"] = super::gate::CALMER.into();
             value

@@ -21,8 +21,13 @@ pub const LIST_BYTES: usize = BULK * BULK_BYTES;
 /// What a stand-in is asked to take for a slow answer: longer than the longest hold.
 pub const SLOW_MS: u64 = 700;
 /// A slow reader takes so much, and rests: a megabyte takes it more than a second.
-const SLOW_BYTES: usize = 16 << 10;
-const UPLOAD_BYTES: usize = 200_000;
+pub const SLOW_BYTES: usize = 16 << 10;
+pub const UPLOAD_BYTES: usize = 200_000;
+/// An API server refuses a body of 3 MiB.
+pub const LARGE_UPLOAD_BYTES: usize = 5 << 19;
+/// An upload comes in so many pieces, with this pause before each.
+pub const PIECES: usize = 10;
+pub const PIECE_PAUSE: Duration = Duration::from_millis(40);
 /// Nobody deletes what a watch may not have been told of yet.
 const OLD_ENOUGH_US: u64 = 3_000_000;
 
@@ -38,6 +43,12 @@ pub fn config_map(board: &Board, name: &str, bytes: usize) -> String {
         "data": {"key": "x".repeat(bytes)},
     })
     .to_string()
+}
+
+/// The same with white space behind it, up to so many bytes in all.
+fn padded(config_map: String, bytes: usize) -> String {
+    let missing = bytes.saturating_sub(config_map.len());
+    config_map + &" ".repeat(missing)
 }
 
 /// What the reads read. Left behind with the namespace.
@@ -148,9 +159,11 @@ impl Client {
         };
         match self.of().asks {
             Asks::Post | Asks::HalfClosed => (post(10), true),
-            Asks::Upload => {
-                let pause = Duration::from_millis(40);
-                (Ask { pieces: 10, pause, ..post(UPLOAD_BYTES) }, true)
+            Asks::Upload => (Ask { pieces: PIECES, pause: PIECE_PAUSE, ..post(UPLOAD_BYTES) }, true),
+            Asks::LargeUpload => {
+                let post = post(10);
+                let json = padded(post.json.clone(), LARGE_UPLOAD_BYTES);
+                (Ask { pieces: PIECES, pause: PIECE_PAUSE, json, ..post }, true)
             }
             Asks::List => (list(), false),
             Asks::SlowRead => (Ask { read_at_once: SLOW_BYTES, ..list() }, false),

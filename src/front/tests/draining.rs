@@ -116,6 +116,58 @@ async fn a_connection_that_closes_itself_is_reported_so() {
     assert_eq!(without_time(report), DrainReport { self_closed: 1, ..DrainReport::default() });
 }
 
+/// Far more than lies in sockets and buffers on the way.
+const UPLOAD: usize = 8 << 20;
+
+/// No two stretches alike, so that a byte in the wrong place is seen.
+fn upload() -> Vec<u8> {
+    (0..UPLOAD / 8).flat_map(|number| (number as u64).to_le_bytes()).collect()
+}
+
+/// A drain begins in the middle of an upload, whose server takes its time. `half_closed`: the client ends its direction with it.
+async fn drained_in_an_upload(half_closed: bool) -> DrainReport {
+    let (front, listener) = front_of(SlotName::A, FrontConfig::default()).await;
+    let (mut client, mut server) = joined(&front, &listener).await;
+    let client = tokio::spawn(async move {
+        client.write_all(&upload()).await.unwrap();
+        if half_closed {
+            client.shutdown().await.unwrap();
+        }
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    });
+    let mut got = vec![0; UPLOAD];
+    within(server.read_exact(&mut got[..UPLOAD / 8])).await.unwrap();
+    let drain = front.drain(SlotName::A, Duration::from_secs(20));
+    let rest = async {
+        within(server.read_exact(&mut got[UPLOAD / 8..])).await.unwrap();
+        if half_closed {
+            assert_eq!(server.read(&mut [0; 1]).await.unwrap(), 0);
+        }
+        server.write_all(b"stored").await.unwrap();
+        if half_closed {
+            server.shutdown().await.unwrap();
+        }
+        assert_eq!(within(server.read(&mut [0; 1])).await.unwrap(), 0);
+    };
+    // Polled first, so the order is given before the rest is read.
+    let (report, ()) = within(async { tokio::join!(biased; drain, rest) }).await;
+    assert!(got == upload(), "the upload arrived, but not as it was sent");
+    assert_eq!(client.await.unwrap(), "stored");
+    without_time(report)
+}
+
+#[tokio::test]
+async fn an_upload_of_megabytes_is_waited_for_and_its_answer_brings_the_end() {
+    assert_eq!(drained_in_an_upload(false).await, DrainReport { held: 1, ..DrainReport::default() });
+}
+
+#[tokio::test]
+async fn an_upload_of_megabytes_whose_client_has_closed_its_direction_ends_by_itself() {
+    assert_eq!(drained_in_an_upload(true).await, DrainReport { self_closed: 1, ..DrainReport::default() });
+}
+
 #[tokio::test]
 async fn a_drain_leaves_the_other_slot_and_later_connections_alone() {
     let front = front(FrontConfig::default());

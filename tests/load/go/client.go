@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -54,6 +55,11 @@ func (k *client) request(ctx context.Context, method, path string, body []byte) 
 	if body == nil {
 		request.Body, request.GetBody, request.ContentLength = http.NoBody, nil, 0
 	}
+	if body != nil && k.c.Pieces > 0 {
+		pause := time.Duration(k.c.PiecePauseMs) * time.Millisecond
+		piece := (len(body) + k.c.Pieces - 1) / k.c.Pieces
+		request.Body, request.GetBody = &paced{rest: body, piece: piece, pause: pause}, nil
+	}
 	request.Header.Set("Authorization", "Bearer "+k.j.Token)
 	request.Header.Set("Content-Type", "application/json")
 	if k.c.DelayMs > 0 {
@@ -75,7 +81,7 @@ func (k *client) ask(method, path string, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	whole, err := io.ReadAll(answer.Body)
+	whole, err := readAll(answer.Body, k.c.ReadAtOnce)
 	if err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}
@@ -92,15 +98,18 @@ func (k *client) run(g *gate, stream int) {
 		name, method, path := "", http.MethodGet, k.j.ConfigMaps+"/"+k.j.Seed
 		var body []byte
 		switch k.c.Asks {
-		case "post":
+		case "post", "upload", "largeupload":
 			name = fmt.Sprintf("%s-%d-%d-%d", k.j.Run, k.c.Number, stream, count)
 			method, path = http.MethodPost, k.j.ConfigMaps
 			body, _ = json.Marshal(map[string]any{
 				"apiVersion": "v1", "kind": "ConfigMap",
 				"metadata": map[string]any{"name": name, "labels": map[string]string{"load": k.j.Run}},
-				"data":     map[string]string{"key": "xxxxxxxxxx"},
+				"data":     map[string]string{"key": strings.Repeat("x", k.c.DataBytes)},
 			})
-		case "list":
+			if missing := k.c.BodyBytes - len(body); missing > 0 {
+				body = append(body, bytes.Repeat([]byte(" "), missing)...)
+			}
+		case "list", "slowread":
 			path = k.j.ConfigMaps + "?labelSelector=load-bulk%3D" + k.j.Run
 		}
 		whole, err := k.ask(method, path, body)

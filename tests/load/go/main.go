@@ -14,15 +14,22 @@ import (
 )
 
 type class struct {
-	Number     int    `json:"number"`
-	Protocol   string `json:"protocol"`
-	Asks       string `json:"asks"`
-	Streams    int    `json:"streams"`
-	PeriodMs   int    `json:"period_ms"`
-	Fresh      bool   `json:"fresh"`
-	ListBytes  int    `json:"list_bytes"`
-	DelayMs    int    `json:"delay_ms"`
-	CalmFactor int    `json:"calm_factor"`
+	Number    int    `json:"number"`
+	Protocol  string `json:"protocol"`
+	Asks      string `json:"asks"`
+	Streams   int    `json:"streams"`
+	PeriodMs  int    `json:"period_ms"`
+	Fresh     bool   `json:"fresh"`
+	ListBytes int    `json:"list_bytes"`
+	// How an answer is read and a body is sent; 0: at once.
+	ReadAtOnce   int `json:"read_at_once"`
+	Pieces       int `json:"pieces"`
+	PiecePauseMs int `json:"piece_pause_ms"`
+	// Of an object, and of a request with the white space behind it.
+	DataBytes  int `json:"data_bytes"`
+	BodyBytes  int `json:"body_bytes"`
+	DelayMs    int `json:"delay_ms"`
+	CalmFactor int `json:"calm_factor"`
 }
 
 type job struct {
@@ -86,7 +93,7 @@ func (g *gate) next(j *job, c class, began time.Time) bool {
 			if c.Asks == "post" {
 				pause *= time.Duration(c.CalmFactor)
 			}
-		case speed == "calm" && (c.Fresh || c.Asks == "list" || c.Asks == "post"):
+		case speed == "calm" && (c.Fresh || c.isCostly()):
 			pause *= time.Duration(c.CalmFactor)
 		}
 		timer := time.NewTimer(time.Until(began.Add(pause)))
@@ -97,6 +104,14 @@ func (g *gate) next(j *job, c class, began time.Time) bool {
 			timer.Stop()
 		}
 	}
+}
+
+func (c class) isCostly() bool {
+	switch c.Asks {
+	case "list", "slowread", "upload", "largeupload", "post":
+		return true
+	}
+	return false
 }
 
 func oneLine(text string) string {
