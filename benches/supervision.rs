@@ -2,6 +2,7 @@
 //!
 //! Each line prints a ratio (or a figure) and its bar. The floor runs in the same process, interleaved where that matters, so
 //! that a busy machine hurts both alike. Children are `/bin/sleep`; everything ends with the bench. It takes about a minute.
+//! `-- adoption [CHILDREN] [ROUNDS]` measures the adoption by the real program instead.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +13,10 @@
     reason = "a bench prints, and one that fails has nothing to clean up; its floor is the standard library's own spawn"
 )]
 
+#[path = "supervision/adoption.rs"]
+mod adoption;
+#[path = "../tests/common/mod.rs"]
+mod common;
 #[path = "supervision/discovery.rs"]
 mod discovery;
 #[path = "supervision/floor.rs"]
@@ -26,12 +31,22 @@ use std::time::{Duration, Instant};
 const RESTARTS: usize = 200;
 /// Children of the large group.
 const MANY: usize = 1000;
+/// Supervisors killed, one after another.
+const ADOPTIONS: usize = 21;
 
 fn main() {
     if let Some(gate) = discovery::as_listener() {
         return discovery::listen_when_told(&gate);
     }
+    // cargo adds arguments of its own.
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--"));
+    let is_adoption = words.next().is_some_and(|word| word == "adoption");
+    let mut numbers = words.map(|word| word.parse().expect("CHILDREN and ROUNDS are numbers"));
     actix::System::new().block_on(async {
+        if is_adoption {
+            let (children, rounds) = (numbers.next().unwrap_or(MANY), numbers.next().unwrap_or(ADOPTIONS));
+            return adoption::of_a_started_program(children, rounds).await;
+        }
         println!("{:<44}{:>12}{:>12}{:>9}  bar", "", "floor", "berth", "ratio");
         restarts().await;
         many().await;

@@ -9,11 +9,15 @@
 
 mod common;
 
+use berth::control::api::{EventQuery, StampedEvent};
+use berth_actors::message::TreeEvent;
 use berth_actors::status::{ChainState, ChainStatus, TreeStatus};
 use common::{Dev, Home, host};
+use futures::StreamExt;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A file of services beside the state directory, and a gate that one of them waits at.
 struct Services {
@@ -33,6 +37,24 @@ impl Services {
 
     fn start(&self) -> Dev<'_> {
         self.home.run(&["supervise", self.file.to_str().unwrap()], &[])
+    }
+
+    /// Reads the event stream until it says this.
+    async fn hear(&self, subject: &str, what: &str) {
+        let mut events = Box::pin(self.home.client().events(EventQuery { follow: true }).await.unwrap());
+        let wanted = TreeEvent { subject: subject.to_owned(), what: what.to_owned() };
+        let mut text = Vec::new();
+        let listen = async {
+            while let Some(Ok(chunk)) = events.next().await {
+                text.extend_from_slice(&chunk);
+                let lines = text.split(|byte| *byte == b'\n');
+                let mut said = lines.filter_map(|line| serde_json::from_slice::<StampedEvent>(line).ok());
+                if said.any(|said| said.event == wanted) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), listen).await.expect("it says so in time");
     }
 
     /// Lets through whoever waits at the gate.
@@ -108,6 +130,7 @@ async fn a_killed_supervisor_is_succeeded_by_one_that_adopts_and_sees_every_end(
     for name in ["a", "b"] {
         assert_eq!(pid(&after, name), pid(&before, name), "{name} was adopted");
     }
+    services.hear("all services", "ready, 2 of 2 adopted from an earlier daemon").await;
     host::signal(pid(&after, "a"), rustix::process::Signal::KILL);
     let restarted = |status: &TreeStatus| all_ready(status) && pid(status, "a") != pid(&before, "a");
     let status = second.until("a to be restarted", restarted).await;

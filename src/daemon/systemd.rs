@@ -1,4 +1,4 @@
-//! What the daemon tells systemd (A3): ready, stopping, and that it is alive. Without systemd every call is a no-op.
+//! What the daemon tells systemd (A3): ready, how it goes, stopping, and that it is alive. Without systemd every call is a no-op.
 
 use sd_notify::NotifyState;
 use std::io;
@@ -6,6 +6,11 @@ use std::io;
 /// The control API answers and the tree has its orders; clusters may still be starting.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
+}
+
+/// One line for `systemctl status`.
+pub(crate) fn status(line: &str) {
+    tell(&[NotifyState::Status(line)]);
 }
 
 /// The same process will say that it is ready again.

@@ -3,10 +3,11 @@
 //! ```text
 //! spec      the file, read strictly, in an order that respects `after`
 //! estate    one chain of one step per service;  service  that step;  readiness  how it says that it is ready
-//! files     what the control API reads
+//! files     what the control API reads;  arrival  the one line that says when all of it is ready
 //! ```
 //! `main` calls [`supervise`]. It wires adapters to a group of chains and decides nothing.
 
+mod arrival;
 mod defaults;
 mod estate;
 mod files;
@@ -110,12 +111,13 @@ impl Services {
             desk(),
             group.clone().recipient(),
             Arc::new(estate.files),
-            hub,
+            hub.clone(),
         )?;
         let control = CancellationToken::new();
         let served = actix_rt::spawn(server.serve(control.clone()));
         let services = Self { group, processes, control, served, _lock: lock };
         services.ask(Command::Up).await?;
+        actix_rt::spawn(arrival::tell(services.group.clone(), hub));
         Ok(services)
     }
 
