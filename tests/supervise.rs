@@ -50,11 +50,13 @@ impl Services {
                 let lines = text.split(|byte| *byte == b'\n');
                 let mut said = lines.filter_map(|line| serde_json::from_slice::<StampedEvent>(line).ok());
                 if said.any(|said| said.event == wanted) {
-                    return;
+                    return true;
                 }
             }
+            false
         };
-        tokio::time::timeout(Duration::from_secs(60), listen).await.expect("it says so in time");
+        let heard = tokio::time::timeout(Duration::from_secs(60), listen).await;
+        assert!(heard.expect("it says so in time"), "the stream ended before {what}");
     }
 
     /// Lets through whoever waits at the gate.

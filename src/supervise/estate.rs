@@ -2,7 +2,8 @@
 
 use super::files::ServiceFiles;
 use super::service::Surroundings;
-use super::spec::{self, SpecError};
+use super::spec::{self, Spec, SpecError};
+use crate::logs::Limits;
 use berth_actors::group::actor::Member;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,12 @@ use std::sync::Arc;
 pub(super) struct Estate {
     pub(super) members: Vec<Member>,
     pub(super) files: ServiceFiles,
+    pub(super) limits: Limits,
 }
 
 /// Reads the file and builds one chain per service. Blocking.
 pub(super) fn load(file: &Path, logs: PathBuf) -> Result<Estate, SpecError> {
-    let services = spec::load(file)?;
+    let Spec { services, logs: limits } = spec::load(file)?;
     let places: HashMap<&str, usize> =
         services.iter().enumerate().map(|(place, service)| (service.name.as_str(), place)).collect();
     let surroundings = Surroundings::new(file, logs);
@@ -38,5 +40,5 @@ pub(super) fn load(file: &Path, logs: PathBuf) -> Result<Estate, SpecError> {
         dir: Arc::clone(&surroundings.logs),
         logs: services.iter().map(|service| (service.name.clone(), surroundings.log(service))).collect(),
     };
-    Ok(Estate { members, files })
+    Ok(Estate { members, files, limits })
 }

@@ -1,6 +1,6 @@
 //! The file of services under any bytes.
 
-use super::spec::parse;
+use super::spec::{Spec, parse};
 use crate::fuzzing::{assert_refused_by_name, text};
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 pub fn services(bytes: &[u8]) {
     for name in ["services.toml", "services.json"] {
         match parse(&text(bytes), Path::new(name)) {
-            Ok(services) => {
+            Ok(Spec { services, .. }) => {
                 for (place, service) in services.iter().enumerate() {
                     let earlier = |name: &String| services[..place].iter().any(|other| other.name == *name);
                     assert!(

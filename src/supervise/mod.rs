@@ -27,7 +27,7 @@ use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use crate::preflight;
 use crate::process::lock::StateLock;
-use crate::process::{ProcessHost, orphans};
+use crate::process::{ComponentLimits, ProcessHost, orphans};
 use actix::prelude::*;
 use berth_actors::child::actor::Outside;
 use berth_actors::group::actor::GroupActor;
@@ -95,7 +95,7 @@ impl Services {
             preflight::create(&[at.state(), at.run(), &logs_of(&at)])?;
             let lock = StateLock::acquire(&at)?;
             rendezvous::publish(&at)?;
-            let processes = ProcessHost::new(&at)?;
+            let processes = ProcessHost::limited(&at, estate.limits, ComponentLimits::default(), false)?;
             Ok::<_, DaemonError>((lock, processes))
         })
         .await?;

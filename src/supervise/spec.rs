@@ -3,13 +3,15 @@
 //!
 //! `supervise` loads it once. It looks at no other file.
 
-use crate::config::{Account, Span};
+use crate::config::{Account, LogSize, Span};
+use crate::logs::Limits;
 use crate::names;
 use crate::one_line::one_line;
 use berth_actors::spec::Signal;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 /// Why the file cannot be run.
@@ -27,6 +29,33 @@ pub enum SpecError {
 #[serde(deny_unknown_fields)]
 struct File {
     services: Vec<Service>,
+    #[serde(default)]
+    logs: Logs,
+}
+
+/// As in a daemon's configuration, for each service.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Logs {
+    max_size: Option<LogSize>,
+    keep: Option<NonZeroU16>,
+}
+
+impl From<Logs> for Limits {
+    fn from(logs: Logs) -> Self {
+        Self {
+            max_size: logs.max_size.map_or(Self::MAX_SIZE, |size| size.0),
+            keep: logs.keep.map_or(Self::KEEP, NonZeroU16::get),
+        }
+    }
+}
+
+/// What a file asks for.
+#[derive(Debug)]
+pub(super) struct Spec {
+    /// Each behind those it comes after, else in the order of the file.
+    pub(super) services: Vec<Service>,
+    pub(super) logs: Limits,
 }
 
 /// One service. What is not given is in [`super::defaults`].
@@ -96,17 +125,17 @@ impl From<StopSignal> for Signal {
     }
 }
 
-/// Reads and checks the file; each service comes behind those it comes after, else in the order of the file. Blocking.
-pub(super) fn load(path: &Path) -> Result<Vec<Service>, SpecError> {
+/// Reads and checks the file. Blocking.
+pub(super) fn load(path: &Path) -> Result<Spec, SpecError> {
     let text = crate::files::trusted::text(path)
         .map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
     parse(&text, path)
 }
 
 /// `path` tells JSON from TOML.
-pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Service>, SpecError> {
+pub(super) fn parse(text: &str, path: &Path) -> Result<Spec, SpecError> {
     let invalid = |reason: String| SpecError::Invalid { path: path.to_owned(), reason: one_line(reason) };
-    let File { services } = if path.extension().is_some_and(|extension| extension == "json") {
+    let File { services, logs } = if path.extension().is_some_and(|extension| extension == "json") {
         serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?
     } else {
         toml::from_str(text).map_err(|error| invalid(error.message().replace('\n', ", ")))?
@@ -118,7 +147,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Vec<Service>, SpecError> 
             reason: one_line(reason),
         })?;
     }
-    in_order(services).map_err(invalid)
+    Ok(Spec { services: in_order(services).map_err(invalid)?, logs: logs.into() })
 }
 
 fn check(service: &Service) -> Result<(), String> {
@@ -200,7 +229,7 @@ fn visit(
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<Service>, String> {
+    fn parsed(text: &str) -> Result<Spec, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("services.toml");
         crate::files::write_atomic(&path, text.as_bytes(), None).unwrap();
@@ -208,7 +237,7 @@ mod tests {
     }
 
     fn names(text: &str) -> Vec<String> {
-        parsed(text).unwrap().into_iter().map(|service| service.name).collect()
+        parsed(text).unwrap().services.into_iter().map(|service| service.name).collect()
     }
 
     const ONE: &str = "[[services]]\nname = \"web\"\nargv = [\"sleep\", \"9\"]\n";
@@ -237,6 +266,17 @@ mod tests {
         }
         assert!(parsed(&format!("{ONE}{ONE}")).unwrap_err().contains("two services called web"));
         assert!(parsed(&ONE.replace("web", "we.b")).unwrap_err().contains("service \"we.b\" is not a name"));
+    }
+
+    #[test]
+    fn logs_have_the_limits_of_a_daemon_s_unless_the_file_says_others() {
+        let limits = |line: &str| parsed(&format!("{line}\n{ONE}")).map(|spec| spec.logs);
+        assert_eq!(limits("").unwrap(), Limits::default());
+        let given = limits("logs = {max_size = '256KiB', keep = 9}").unwrap();
+        assert_eq!(given, Limits { max_size: 256 << 10, keep: 9 });
+        for (line, words) in [("max_size = '1KiB'", "at least 256KiB"), ("keep = 0", "nonzero")] {
+            assert!(limits(&format!("logs = {{{line}}}")).unwrap_err().contains(words));
+        }
     }
 
     #[test]
