@@ -6,11 +6,9 @@
 mod common;
 
 use berth::https::Https;
-use berth_actors::status::TreeStatus;
-use common::{Dev, Home, all_ready, api, host, pids};
+use common::{Dev, Home, all_ready, api, everything, host};
 use kube::api::{Api, DynamicObject, PostParams};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::collections::BTreeMap;
 use std::io::IoSliceMut;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -21,16 +19,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 type Maps = Api<DynamicObject>;
-
-/// Every process of the tree, by name.
-fn everything(status: &TreeStatus) -> BTreeMap<String, u32> {
-    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
-    let named = |chain: &berth_actors::status::ChainStatus| {
-        let name = chain.name.clone();
-        pids(chain).into_iter().map(move |(component, pid)| (format!("{name}/{component}"), pid))
-    };
-    chains.flat_map(named).collect()
-}
 
 /// A client that asks again and again until it is told to stop, and counts what went wrong.
 struct Clients {

@@ -141,3 +141,37 @@ async fn a_killed_supervisor_is_succeeded_by_one_that_adopts_and_sees_every_end(
     assert!(second.stop().success());
     assert!(!host::is_alive(pid(&before, "b")));
 }
+
+const AS_IT_WAS: &str = r#"
+services = [
+    {name = "kept", argv = ["sleep", "10000"]},
+    {name = "argument", argv = ["sleep", "10001"]},
+    {name = "variable", argv = ["sleep", "10002"], env = {COLOUR = "red"}},
+    {name = "behind", argv = ["sleep", "10003"], after = ["argument", "variable"]},
+    {name = "gone", argv = ["sleep", "10004"]},
+]"#;
+
+#[tokio::test]
+async fn of_a_file_that_changed_only_what_is_started_differently_is_restarted() {
+    let services = Services::new(AS_IT_WAS);
+    let first = services.start();
+    let before = first.until("all to be ready", all_ready).await;
+    first.kill();
+    let without_the_last: String = AS_IT_WAS.lines().filter(|line| !line.contains("gone")).collect();
+    let changed = without_the_last.replace("10001", "20001").replace("red", "blue");
+    fs::write(&services.file, changed).unwrap();
+
+    let second = services.start();
+    second.until("the control API", |_| true).await;
+    services.hear("all services", "ready, 2 of 4 adopted from an earlier daemon").await;
+    let after = services.home.client().status().await.unwrap();
+    for name in ["kept", "behind"] {
+        assert_eq!(pid(&after, name), pid(&before, name), "{name}");
+    }
+    for name in ["argument", "variable"] {
+        assert_ne!(pid(&after, name), pid(&before, name), "{name}");
+        assert!(!host::is_alive(pid(&before, name)), "{name}: its process of before is gone");
+    }
+    assert!(!host::is_alive(pid(&before, "gone")));
+    assert!(second.stop().success());
+}

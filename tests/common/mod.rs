@@ -21,6 +21,7 @@ use berth::control::api::{EventQuery, StampedEvent};
 use berth::layout::Layout;
 use berth_actors::status::{ChainState, ChainStatus, ChildState, ChildStatus, TreeStatus};
 use futures::StreamExt;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -313,6 +314,16 @@ pub fn pids(chain: &ChainStatus) -> Vec<(String, u32)> {
         .filter(|child| child.state == ChildState::Ready)
         .filter_map(|child| Some((child.name.clone(), child.pid?)))
         .collect()
+}
+
+/// Every process of the tree, by name.
+pub fn everything(status: &TreeStatus) -> BTreeMap<String, u32> {
+    let chains = status.store.iter().chain(&status.slots).chain(&status.tenants);
+    let named = |chain: &ChainStatus| {
+        let name = chain.name.clone();
+        pids(chain).into_iter().map(move |(component, pid)| (format!("{name}/{component}"), pid))
+    };
+    chains.flat_map(named).collect()
 }
 
 fn free_address() -> SocketAddr {
