@@ -9,10 +9,11 @@ use berth::https::Https;
 use common::{Dev, Home, all_ready, api, everything, host};
 use kube::api::{Api, DynamicObject, PostParams};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::io::IoSliceMut;
+use std::io::{IoSliceMut, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -141,15 +142,26 @@ async fn fifty_daemons_killed_in_a_row_fail_no_request_of_tenants_clients_and_to
     assert_eq!(host::processes_below(&home.state()), []);
 }
 
+/// As another build is: a file of its own, with other bytes in it.
+fn another_berth(home: &Home) -> PathBuf {
+    let program = home.state().with_file_name("another-berth");
+    std::fs::copy(env!("CARGO_BIN_EXE_berth"), &program).unwrap();
+    let mut file = std::fs::File::options().append(true).open(&program).unwrap();
+    // Behind all that is loaded.
+    file.write_all(b"another").unwrap();
+    program
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_loses_no_connection_attempt_and_touches_no_process() {
     let home = Home::new();
     let dev = home.dev(&[]);
     let before = everything(&dev.ready().await);
     let clients = clients_of_the_front(&home);
-    for _ in 0..3 {
-        let said = home.ok(&["upgrade", env!("CARGO_BIN_EXE_berth")]);
+    for program in [another_berth(&home), PathBuf::from(env!("CARGO_BIN_EXE_berth"))] {
+        let said = home.ok(&["upgrade", program.to_str().unwrap()]);
         assert!(said.contains(&format!("as pid {}", dev.pid())), "{said}");
+        assert_eq!(host::program(dev.pid()), program.canonicalize().unwrap());
         assert_eq!(everything(&dev.ready().await), before);
     }
     assert!(clients.none_failed().await > 30);
@@ -165,7 +177,7 @@ async fn an_upgrade_loses_no_connection_attempt_and_touches_no_process() {
 /// What systemd does: it keeps the descriptor a service hands it, and starts the next service with it.
 struct FakeSystemd {
     socket: UnixDatagram,
-    path: std::path::PathBuf,
+    path: PathBuf,
 }
 
 impl FakeSystemd {

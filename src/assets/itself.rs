@@ -1,6 +1,7 @@
 //! This very program, kept in the store: the cloud controller manager and the kcp stand-in are it under another `argv[0]`.
 //!
-//! They must outlive an upgrade or a rebuild of the file the daemon was started from, so they run from a copy.
+//! They must outlive an upgrade or a rebuild of the file the daemon was started from, so they run from a copy. And they must not be
+//! taken for started differently after it, so they run it by a name that stays: they become the new program at their next start.
 
 use super::catalogue;
 use super::record::{Recipe, at, mtime_ns, set_mode};
@@ -20,7 +21,8 @@ pub(super) const RUNNING: &str = "/proc/self/exe";
 
 const COMPONENT: &str = "berth";
 
-/// The copy of `program` in the store, made where it is missing; copies of earlier programs go. Blocking.
+/// The lasting name of the copy of `program` in the store, which is made where it is missing; copies of earlier programs go.
+/// Blocking.
 pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError> {
     let mut source = crate::files::trusted::open(program).map_err(at("open", program))?;
     let meta = source.metadata().map_err(at("examine", program))?;
@@ -29,7 +31,7 @@ pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError>
         [meta.dev().to_string(), meta.ino().to_string(), meta.len().to_string(), mtime_ns(&meta).to_string()];
     let key = catalogue::key(&[COMPONENT, &stamp.join(" ")]);
     if let Ok(dir) = store.find(&key) {
-        return Ok(dir.join(COMPONENT));
+        return store.name(COMPONENT, &dir.join(COMPONENT));
     }
     let staged = store.stage()?;
     let copy = staged.tree.join(COMPONENT);
@@ -44,12 +46,13 @@ pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError>
         made_by: "a copy of the running program".into(),
     };
     let dir = store.install(&staged, recipe, None)?;
+    let name = store.name(COMPONENT, &dir.join(COMPONENT))?;
     for earlier in
         store.records().filter(|record| record.component == COMPONENT && store.path(&record.digest) != dir)
     {
         store.remove(earlier)?;
     }
-    Ok(dir.join(COMPONENT))
+    Ok(name)
 }
 
 #[cfg(test)]
@@ -58,7 +61,7 @@ mod tests {
     use crate::files;
 
     #[test]
-    fn a_rebuilt_program_replaces_the_copy_of_the_one_before() {
+    fn a_rebuilt_program_replaces_the_copy_of_the_one_before_under_its_name() {
         let root = tempfile::tempdir().unwrap();
         let program = root.path().join("program");
         let kept = |text: &[u8]| {
@@ -69,10 +72,13 @@ mod tests {
             let store = Store::open(&root.path().join("assets")).unwrap();
             assert_eq!(keep(&store, &program).unwrap(), first);
             assert_eq!(std::fs::read(&first).unwrap(), text);
-            first
+            (first.clone(), first.canonicalize().unwrap())
         };
-        let one = kept(b"one");
-        let two = kept(b"two");
+        let (name, one) = kept(b"one");
+        let (later_name, two) = kept(b"two");
+        assert_eq!(later_name, name);
         assert!(!one.exists() && two.exists());
+        let (_, again) = kept(b"one");
+        assert_eq!(again, one, "back to the program before");
     }
 }

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -167,6 +168,23 @@ impl Store {
         fs::rename(&staged.tree, &target).map_err(at("rename onto", &target))?;
         files::sync_dir(&self.root.join("sha256"))?;
         Ok(target)
+    }
+
+    /// A name in the store's own directory for `file` of an asset: it stays the same when another asset takes that one's place.
+    /// Blocking.
+    pub fn name(&self, name: &str, file: &Path) -> Result<PathBuf, StoreError> {
+        let link = self.root.join(name);
+        // Relative, as the state directory may be moved.
+        let target = file.strip_prefix(&self.root).unwrap_or(file);
+        if fs::read_link(&link).is_ok_and(|to| to == target) {
+            return Ok(link);
+        }
+        let staged = self.stage()?;
+        let aside = staged.dir.path().join(name);
+        symlink(target, &aside).map_err(at("create", &aside)).map_err(StoreError::of)?;
+        fs::rename(&aside, &link).map_err(at("rename onto", &link))?;
+        files::sync_dir(&self.root)?;
+        Ok(link)
     }
 
     /// Removes an asset. Programs that run from it keep their file until they end. Blocking.

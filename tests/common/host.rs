@@ -3,7 +3,7 @@
 use berth::file_events::FileEvents;
 use procfs::process::{Process, all_processes};
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub fn signal(pid: u32, signal: Signal) {
@@ -29,7 +29,7 @@ pub fn processes_below(dir: &Path) -> Vec<(i32, String)> {
         .filter(|process| process.pid() != i32::try_from(std::process::id()).unwrap())
         .filter_map(|process| {
             let line = process.cmdline().unwrap_or_default().join(" ");
-            let below = |path: Result<std::path::PathBuf, _>| path.is_ok_and(|path| path.starts_with(dir));
+            let below = |path: Result<PathBuf, _>| path.is_ok_and(|path| path.starts_with(dir));
             let found = below(process.exe()) || below(process.cwd()) || line.contains(dir.to_str().unwrap());
             let zombie = process.stat().map_or(true, |stat| stat.state == 'Z');
             (found && !zombie).then(|| (process.pid(), line))
@@ -41,6 +41,11 @@ pub fn processes_below(dir: &Path) -> Vec<(i32, String)> {
 pub fn command_line(pid: u32) -> String {
     let process = Process::new(i32::try_from(pid).unwrap()).unwrap();
     process.cmdline().unwrap_or_default().join(" ")
+}
+
+/// The file a process executes.
+pub fn program(pid: u32) -> PathBuf {
+    Process::new(i32::try_from(pid).unwrap()).unwrap().exe().unwrap()
 }
 
 /// When a process was started, in clock ticks since boot: the order of a bring-up.
