@@ -4,10 +4,10 @@
 //! taken for started differently after it, so they run it by a name that stays: they become the new program at their next start.
 
 use super::catalogue;
+use super::hashed::hash_to;
 use super::record::{Recipe, at, mtime_ns, set_mode};
 use super::store::{Store, StoreError};
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -33,10 +33,12 @@ pub(super) fn keep(store: &Store, program: &Path) -> Result<PathBuf, StoreError>
     if let Ok(dir) = store.find(&key) {
         return store.name(COMPONENT, &dir.join(COMPONENT));
     }
-    let staged = store.stage()?;
+    let mut staged = store.stage()?;
     let copy = staged.tree.join(COMPONENT);
     let mut target = File::create_new(&copy).map_err(at("create", &copy)).map_err(StoreError::of)?;
-    io::copy(&mut source, &mut target).map_err(at("write", &copy)).map_err(StoreError::of)?;
+    let sha256 = hash_to(&mut source, &mut target, |_| ())
+        .map_err(|error| error.place(&copy, |error| StoreError::of(at("read", program)(error))))?;
+    staged.hashed.insert(COMPONENT.into(), sha256);
     drop(target);
     set_mode(&copy, 0o755)?;
     let recipe = Recipe {

@@ -3,13 +3,16 @@
 //! The daemon calls [`provision`] before it starts anything and gets back paths it can execute. Sources are the ordinary
 //! clients, `pip` and `go`; every byte is pinned by hash in `deploy/`. Nothing here starts a component.
 
+mod ahead;
 pub mod catalogue;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod golang;
+mod hashed;
 mod itself;
 mod k3s;
 mod overrides;
+mod packed;
 pub mod progress;
 mod provision;
 mod record;
@@ -19,6 +22,7 @@ mod wheel;
 
 pub use itself::{CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
 pub use overrides::{OverrideError, Overrides};
+pub use packed::PackedError;
 pub use progress::{Advance, Origin, Progress};
 pub use provision::{ProvisionError, provision};
 pub(crate) use provision::{open, served};

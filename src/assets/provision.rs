@@ -172,7 +172,7 @@ impl Provisioning<'_> {
             return Ok((dir, Origin::Store));
         }
         self.progress.started(wheel.component, &format!("downloading {} {}", wheel.package, wheel.version));
-        let staged = self.stage().await?;
+        let mut staged = self.stage().await?;
         let file = wheel.download(&staged, &self.store.log(wheel.component), self.progress).await?;
         let recipe = Recipe {
             component: wheel.component.to_owned(),
@@ -187,7 +187,8 @@ impl Provisioning<'_> {
             let say = |advance| drop(tell.send(advance));
             say(Advance::Note("checking its sha256".into()));
             let digest = wheel::verify(&file, &digests)?;
-            wheel::unpack(&file, &members, &staged.tree, &|done, total| say(Advance::Bytes { done, total }))?;
+            let tell = |done, total| say(Advance::Bytes { done, total });
+            staged.hashed = wheel::unpack(&file, &members, &staged.tree, &tell)?;
             say(Advance::Note(STORING.into()));
             Ok(store.install(&staged, recipe, Some(digest))?)
         });

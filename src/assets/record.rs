@@ -2,13 +2,13 @@
 //!
 //! There is no index beside it that could disagree: the store reads these records at its start.
 
+use super::hashed::hash_to;
 use crate::files::{self, FileError};
 use crate::one_line::one_line;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,16 @@ impl Record {
         Some(Self { component, version, key, digest, made_by, files })
     }
 
+    /// As it is written.
+    pub(super) fn text(&self) -> io::Result<Vec<u8>> {
+        Ok(serde_json::to_vec_pretty(self)?)
+    }
+
+    /// Bytes of all its files.
+    pub fn size(&self) -> u64 {
+        self.files.values().map(|stamp| stamp.size).sum()
+    }
+
     /// The first file that is not what was installed, judged by size and time; contents are not read. Blocking.
     pub fn first_difference(&self, dir: &Path) -> Option<String> {
         self.files.iter().find_map(|(name, stamp)| match fs::symlink_metadata(dir.join(name)) {
@@ -82,8 +92,12 @@ impl Record {
     }
 }
 
-/// Stamps every file under `dir`, and makes it fit to be used by any account: directories and programs 0755, data 0644. Blocking.
-pub(super) fn stamp_tree(dir: &Path) -> Result<BTreeMap<PathBuf, Stamp>, FileError> {
+/// Stamps every file under `dir`, and makes it fit to be used by any account: directories and programs 0755, data 0644. What was
+/// `hashed` when it was written is not read again. Blocking.
+pub(super) fn stamp_tree(
+    dir: &Path,
+    hashed: &BTreeMap<PathBuf, String>,
+) -> Result<BTreeMap<PathBuf, Stamp>, FileError> {
     let mut stamps = BTreeMap::new();
     let mut pending = vec![dir.to_owned()];
     while let Some(next) = pending.pop() {
@@ -95,27 +109,23 @@ pub(super) fn stamp_tree(dir: &Path) -> Result<BTreeMap<PathBuf, Stamp>, FileErr
                 pending.push(path);
                 continue;
             }
-            set_mode(&path, if meta.mode() & 0o111 == 0 { 0o644 } else { 0o755 })?;
-            let stamp = Stamp { size: meta.len(), mtime_ns: mtime_ns(&meta), sha256: sha256_of(&path)? };
-            stamps.insert(path.strip_prefix(dir).unwrap_or(&path).to_owned(), stamp);
+            set_mode(&path, if is_program(&meta) { 0o755 } else { 0o644 })?;
+            let name = path.strip_prefix(dir).unwrap_or(&path).to_owned();
+            let sha256 = hashed.get(&name).cloned().map_or_else(|| sha256_of(&path), Ok)?;
+            stamps.insert(name, Stamp { size: meta.len(), mtime_ns: mtime_ns(&meta), sha256 });
         }
     }
     Ok(stamps)
 }
 
+pub(super) fn is_program(meta: &fs::Metadata) -> bool {
+    meta.mode() & 0o111 != 0
+}
+
 /// sha256 of a file's contents, in hex. Blocking.
 pub(super) fn sha256_of(path: &Path) -> Result<String, FileError> {
     let mut file = crate::files::trusted::open(path).map_err(at("open", path))?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hex::encode(hash.finalize())),
-            Ok(read) => hash.update(&buffer[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(at("read", path)(error)),
-        }
-    }
+    hash_to(&mut file, &mut io::sink(), |_| ()).map_err(|error| at("read", path)(error.source()))
 }
 
 /// The record of the asset in `dir`, or one line saying why there is none to trust. Blocking.

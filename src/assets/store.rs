@@ -1,18 +1,24 @@
-//! The content-addressed store: `<state>/assets/sha256/<digest>/`, one directory per asset, whole or absent.
+//! The content-addressed store: `<state>/assets/sha256/<digest>/`, one directory per asset, whole or absent, and beside it
+//! `packed/<digest>.tar.zst`, the same at rest.
 //!
 //! An asset is staged under `staging/`, stamped, synced and renamed into place, so a crash leaves either nothing or the
 //! whole of it; what it leaves in `staging/` is removed at the next opening. One store is open in one process at a time.
 
+use super::packed::{self, PackedError};
 use super::record::{self, RECORD, Recipe, Record, at, set_mode};
-use crate::files::{self, FileError};
+use crate::files::{self, FileError, NewFile};
+use crate::process;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+
+/// Where packed assets lie.
+const PACKED: &str = "packed";
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -60,6 +66,8 @@ impl Drop for Store {
 pub struct Staged {
     pub dir: TempDir,
     pub tree: PathBuf,
+    /// sha256 of what was hashed while it was written, by its name in the tree. The rest is read once more.
+    pub hashed: BTreeMap<PathBuf, String>,
 }
 
 impl Store {
@@ -70,6 +78,7 @@ impl Store {
             // Whatever the umask: a tenant's own account executes what lies in here.
             set_mode(dir, 0o755)?;
         }
+        files::private_dir(&root.join(PACKED), None).map_err(StoreError::of)?;
         let lock_path = root.join("lock");
         let lock = File::create(&lock_path).map_err(at("open", &lock_path)).map_err(StoreError::of)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
@@ -89,15 +98,22 @@ impl Store {
     }
 
     fn read_records(&mut self) -> Result<(), StoreError> {
-        let dir = self.root.join("sha256");
-        for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
-            let path = entry.map_err(at("list", &dir))?.path();
-            match record::read(&path) {
+        for read in self.recorded()? {
+            match read {
                 Ok(record) => drop(self.by_key.insert(record.key.clone(), record)),
                 Err(reason) => self.refused.push(reason),
             }
         }
         Ok(())
+    }
+
+    fn recorded(&self) -> Result<Vec<Result<Record, String>>, StoreError> {
+        let dir = self.root.join("sha256");
+        let mut records = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
+            records.push(record::read(&entry.map_err(at("list", &dir))?.path()));
+        }
+        Ok(records)
     }
 
     /// Assets that lie in the store but cannot be trusted, a line each; they are replaced when they are needed.
@@ -130,6 +146,12 @@ impl Store {
         }
     }
 
+    /// What is recorded of the recipe `key` by now: an asset that was installed since the opening is not among
+    /// [`Self::records`]. Blocking.
+    pub fn reread(&self, key: &str) -> Result<Option<Record>, StoreError> {
+        Ok(self.recorded()?.into_iter().filter_map(Result::ok).find(|record| record.key == key))
+    }
+
     /// An empty place to prepare an asset in, removed when dropped. Blocking.
     pub fn stage(&self) -> Result<Staged, StoreError> {
         let staging = self.root.join("staging");
@@ -139,7 +161,7 @@ impl Store {
             .map_err(StoreError::of)?;
         let tree = dir.path().join("tree");
         files::private_dir(&tree, None).map_err(StoreError::of)?;
-        Ok(Staged { dir, tree })
+        Ok(Staged { dir, tree, hashed: BTreeMap::new() })
     }
 
     /// Publishes a staged tree, replacing what lies under its name. A wheel's digest names it; a tree of one program is
@@ -150,11 +172,22 @@ impl Store {
         recipe: Recipe,
         digest: Option<String>,
     ) -> Result<PathBuf, StoreError> {
-        let files = record::stamp_tree(&staged.tree).map_err(StoreError::of)?;
+        let files = record::stamp_tree(&staged.tree, &staged.hashed).map_err(StoreError::of)?;
         let component = recipe.component.clone();
         let record = Record::new(recipe, digest, files).ok_or(StoreError::NotOneFile(component))?;
-        let text = serde_json::to_vec_pretty(&record)
-            .map_err(|error| at("encode the record of", &staged.tree)(error.into()))?;
+        self.publish(staged, &record)
+    }
+
+    /// Renames a staged tree into its place once it is durable and can be executed.
+    fn publish(&self, staged: &Staged, record: &Record) -> Result<PathBuf, StoreError> {
+        for name in record.files.keys() {
+            let path = staged.tree.join(name);
+            let meta = path.symlink_metadata().map_err(at("examine", &path))?;
+            if record::is_program(&meta) {
+                process::wait_for_none(&path).map_err(at("see the last writer close", &path))?;
+            }
+        }
+        let text = record.text().map_err(at("encode the record of", &staged.tree))?;
         files::write_atomic(&staged.tree.join(RECORD), &text, None).map_err(StoreError::of)?;
         // One syncfs instead of one fsync per file: the PostgreSQL tree has two thousand.
         let handle = crate::files::trusted::open(&staged.tree).map_err(at("open", &staged.tree))?;
@@ -187,6 +220,67 @@ impl Store {
         Ok(link)
     }
 
+    /// Packs an asset as it lies in the store, unless it is packed already. Takes minutes and 300 MB of memory for a large one, so
+    /// never in a daemon. Blocking.
+    pub fn pack(&self, record: &Record, tell: &dyn Fn(u64, u64)) -> Result<PathBuf, PackedError> {
+        let path = self.packed(&record.digest);
+        if path.symlink_metadata().is_ok() {
+            return Ok(path);
+        }
+        let mut new = NewFile::create(&path).map_err(StoreError::of)?;
+        packed::pack(record, &self.path(&record.digest), &mut new.file, tell)?;
+        new.publish().map_err(StoreError::of)?;
+        Ok(path)
+    }
+
+    /// Where an asset rests, packed or not.
+    pub fn packed(&self, digest: &str) -> PathBuf {
+        self.root.join(PACKED).join(format!("{digest}{}", packed::ENDING))
+    }
+
+    /// What is packed in the store: each archive with its record, or with why it has none. Reads their beginnings only. Blocking.
+    pub fn at_rest(&self) -> Result<Vec<(PathBuf, Result<Record, PackedError>)>, StoreError> {
+        let dir = self.root.join(PACKED);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
+            let path = entry.map_err(at("list", &dir))?.path();
+            if path.to_string_lossy().ends_with(packed::ENDING) {
+                let record = open_packed(&path).and_then(|file| packed::record_of(file, &name(&path)));
+                found.push((path, record));
+            }
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(found)
+    }
+
+    /// The asset of the recipe `key`, unpacked from where it rests in the store; `None` where it does not. Blocking.
+    pub fn restore(&self, key: &str, tell: &dyn Fn(u64, u64)) -> Result<Option<PathBuf>, PackedError> {
+        let is_it = |record: &Result<Record, _>| record.as_ref().is_ok_and(|record| record.key == key);
+        let Some((path, _)) = self.at_rest()?.into_iter().find(|(_, record)| is_it(record)) else {
+            return Ok(None);
+        };
+        let archive = open_packed(&path)?;
+        self.unpack(archive, &name(&path), tell).map(|record| Some(self.path(&record.digest)))
+    }
+
+    /// Installs what `archive` holds. Its name is for errors. Blocking.
+    pub fn unpack(
+        &self,
+        archive: impl Read + Send + 'static,
+        name: &str,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<Record, PackedError> {
+        let staged = self.stage()?;
+        let record = packed::unpack(archive, name, &staged.tree, tell)?;
+        self.publish(&staged, &record)?;
+        Ok(record)
+    }
+
+    /// Reads all of a packed asset and compares it with its record. Blocking.
+    pub fn verify_packed(path: &Path, tell: &dyn Fn(u64, u64)) -> Result<Record, PackedError> {
+        packed::verify(open_packed(path)?, &name(path), tell)
+    }
+
     /// Removes an asset. Programs that run from it keep their file until they end. Blocking.
     pub fn remove(&self, record: &Record) -> Result<(), StoreError> {
         let staged = self.stage()?;
@@ -195,6 +289,14 @@ impl Store {
         fs::rename(&dir, staged.dir.path().join("removed")).map_err(at("remove", &dir))?;
         Ok(())
     }
+}
+
+fn open_packed(path: &Path) -> Result<File, PackedError> {
+    Ok(crate::files::trusted::open(path).map_err(at("open", path)).map_err(StoreError::of)?)
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

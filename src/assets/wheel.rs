@@ -1,6 +1,7 @@
 //! Components that come as a wheel: pip downloads it, its sha256 is checked here once more, some members are unpacked.
 
 use super::catalogue;
+use super::hashed::hash_to;
 use super::progress::{Advance, Progress};
 use super::record::{at, set_mode, sha256_of};
 use super::store::{Staged, StoreError};
@@ -9,7 +10,7 @@ use crate::files::FileError;
 use crate::one_line::one_line;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::process::Command;
@@ -108,13 +109,13 @@ pub(super) fn verify(wheel: &Path, allowed: &[&str]) -> Result<String, StoreErro
     Err(StoreError::WrongDigest { file: name(wheel), found, wanted: allowed.join(" or ") })
 }
 
-/// Unpacks the chosen members below `tree`. `tell` hears bytes done and bytes in all. Blocking.
+/// Unpacks the chosen members below `tree`, and returns the sha256 of each. `tell` hears bytes done and bytes in all. Blocking.
 pub(super) fn unpack(
     wheel: &Path,
     members: &BTreeMap<String, String>,
     tree: &Path,
     tell: &dyn Fn(u64, u64),
-) -> Result<(), WheelError> {
+) -> Result<BTreeMap<PathBuf, String>, WheelError> {
     let broken = |reason: String| WheelError::Broken { wheel: name(wheel), reason };
     let file = crate::files::trusted::open(wheel).map_err(at("open", wheel)).map_err(StoreError::of)?;
     let mut archive = ZipArchive::new(file).map_err(|error| broken(error.to_string()))?;
@@ -143,7 +144,7 @@ pub(super) fn unpack(
     if chosen.is_empty() {
         return Err(broken("it has none of the members the catalogue names".into()));
     }
-    let mut done = 0;
+    let (mut done, mut hashed) = (0, BTreeMap::new());
     for (index, path) in chosen {
         let mut member = archive.by_index(index).map_err(|error| broken(error.to_string()))?;
         let mut out = create(&path).map_err(|error| match error.source.kind() {
@@ -156,22 +157,22 @@ pub(super) fn unpack(
             }
             _ => WheelError::Store(StoreError::of(error)),
         })?;
-        copy(&mut member, &mut out, |bytes| {
+        let sha256 = hash_to(&mut member, &mut out, |bytes| {
             let before = done / PROGRESS_STEP;
             done += bytes;
             if done / PROGRESS_STEP != before {
                 tell(done, total);
             }
-        })
-        .map_err(|error| match error {
-            CopyError::Read(error) => broken(one_line(format!("{}: {error}", member.name()))),
-            CopyError::Write(error) => WheelError::Store(StoreError::of(at("write", &path)(error))),
+        });
+        let sha256 = sha256.map_err(|error| {
+            error.place(&path, |error| broken(one_line(format!("{}: {error}", member.name()))))
         })?;
+        hashed.insert(path.strip_prefix(tree).unwrap_or(&path).to_owned(), sha256);
         if member.unix_mode().is_some_and(|mode| mode & 0o111 != 0) {
             set_mode(&path, 0o755).map_err(StoreError::of)?;
         }
     }
-    Ok(())
+    Ok(hashed)
 }
 
 fn create(path: &Path) -> Result<File, FileError> {
@@ -181,24 +182,6 @@ fn create(path: &Path) -> Result<File, FileError> {
     File::create_new(path).map_err(at("create", path))
 }
 
-enum CopyError {
-    /// The wheel is torn: its checksum or its stream is wrong.
-    Read(io::Error),
-    Write(io::Error),
-}
-
-fn copy(from: &mut impl Read, to: &mut impl Write, mut tell: impl FnMut(u64)) -> Result<(), CopyError> {
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        let read = from.read(&mut buffer).map_err(CopyError::Read)?;
-        if read == 0 {
-            return Ok(());
-        }
-        to.write_all(&buffer[..read]).map_err(CopyError::Write)?;
-        tell(read as u64);
-    }
-}
-
 fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -206,6 +189,7 @@ fn name(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
     use zip::write::SimpleFileOptions;
 

@@ -16,6 +16,7 @@
 //! adoption  what an earlier daemon left and the tree takes over;  unrecorded  what of it was not written down
 //! survivors SIGKILL for the rest of it;  strays  what outlives that
 //! memory    what components hold of it;  belongings  what a uid has that is one cluster's
+//! writers   whether a program's file can be executed yet
 //! orphans   zombies that were reparented to the daemon
 //! birth     what a child starts with;  births  the threads that bear it;  raw  the code between fork and exec
 //! ```
@@ -50,6 +51,7 @@ pub mod survivors;
 mod table;
 pub mod tool;
 mod unrecorded;
+mod writers;
 
 pub use belongings::{inside, leave_nothing_of};
 pub use host::ProcessHost;
@@ -57,6 +59,7 @@ pub use identity::{age_of, is_alive, of as identity_of};
 pub use limits::{ComponentLimits, Limits};
 pub use memory::{Held, held_by};
 pub(crate) use raw::{share_one_heap, watch};
+pub(crate) use writers::wait_for_none;
 
 #[cfg(test)]
 mod tests;

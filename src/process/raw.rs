@@ -67,6 +67,25 @@ pub(super) fn bear(birth: &Birth<'_>) -> Result<Newborn, BirthError> {
     Err(stage.failed(errno))
 }
 
+/// fcntl(2). The libc crate does not have it for every target.
+const F_SETSIG: i32 = 10;
+
+/// Takes a read lease on a file that is open for reading, and gives it back at once. The kernel grants one only while nobody
+/// has the file open for writing, by the very count that makes execve fail with ETXTBSY; then this is EAGAIN.
+pub(super) fn lease_for_reading(file: BorrowedFd<'_>) -> Result<(), Errno> {
+    let call = |command, argument: i32| {
+        // SAFETY: these commands of fcntl take an integer and touch no memory of ours.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+            -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Ok(()),
+        }
+    };
+    // Whoever opened it for writing meanwhile would have a signal sent here, and SIGIO ends a process.
+    call(F_SETSIG, libc::SIGURG)?;
+    call(libc::F_SETLEASE, libc::F_RDLCK)?;
+    call(libc::F_SETLEASE, libc::F_UNLCK)
+}
+
 /// The arguments of execve in the form it takes, laid out while allocating is still allowed.
 struct Image {
     program: CString,
