@@ -1,10 +1,12 @@
 //! What each component is and where it comes from: `deploy/components.toml` and its pin files, embedded so that a daemon
-//! provisions itself from anywhere. Provisioning asks; nothing here touches the disk or the network.
+//! provisions itself from anywhere, and over it the operator's own (`super::operators`). Provisioning asks; nothing here
+//! touches the disk or the network.
 
 use crate::one_line::one_line;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 const CATALOGUE: &str = include_str!("../../deploy/components.toml");
 
@@ -38,17 +40,18 @@ pub struct GoPins {
     pub sums: &'static str,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Entry {
     pub version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub licence: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     pub source: Source,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Source {
     /// A wheel from the Python package index, of which some members are unpacked.
@@ -64,12 +67,114 @@ pub enum Source {
     GoTool { module: String, import_path: String, pins: String, program: String },
     /// No registry serves it: an operator's file.
     Operator { flag: String },
+    /// A file of this host.
+    File {
+        path: PathBuf,
+        #[serde(flatten)]
+        content: Content,
+    },
+    /// What a server of the operator's choice has.
+    Https {
+        url: String,
+        /// The authority its certificate is of (PEM); without it, those the host trusts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ca: Option<PathBuf>,
+        #[serde(flatten)]
+        content: Content,
+    },
+}
+
+/// What a pinned file holds: the program itself, or an archive (`.tar`, `.tar.gz`, `.tar.zst`, `.zip`) of which some members are
+/// unpacked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Content {
+    /// Of the file as it comes, before anything is unpacked.
+    pub sha256: String,
+    /// Member to the path it gets in the store; names that end with `/` are prefixes. Empty: the file is the program.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub members: BTreeMap<String, String>,
+    /// The program's path in the store, where it is not called after the component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+impl Content {
+    /// `bin/kcp` of an archive, or the file itself.
+    pub fn of_a_program(component: &str, sha256: String, member: Option<String>) -> Self {
+        let members = member.map(|member| (member, program_of(component).to_owned())).into_iter().collect();
+        Self { sha256, members, program: None }
+    }
+
+    pub(super) fn program(&self, component: &str) -> String {
+        self.program.clone().unwrap_or_else(|| program_of(component).to_owned())
+    }
+
+    pub(super) fn key(&self, component: &str, version: &str) -> String {
+        let program = self.program(component);
+        let members = self.members.iter().flat_map(|(from, to)| [from.as_str(), to.as_str()]);
+        let parts: Vec<_> =
+            ["a file", component, version, &self.sha256, &program].into_iter().chain(members).collect();
+        key(&parts)
+    }
+}
+
+/// What a component's program is called in the store.
+pub(super) fn program_of(component: &str) -> &str {
+    match component {
+        "openbao" => "bao",
+        "ccm" => super::CLOUD_CONTROLLER_MANAGER,
+        other => other,
+    }
+}
+
+/// Names what an operator brought by hand.
+pub(super) fn key_by_hand(component: &str, version: &str) -> String {
+    key(&["by hand", component, version])
+}
+
+impl Source {
+    /// Why it cannot be used.
+    pub(super) fn is_sound(&self) -> Result<(), String> {
+        let content = match self {
+            Self::Https { url, content, .. } => {
+                let host = url.strip_prefix("https://").ok_or("its url does not begin with https://")?;
+                let authority = host.split(['/', '?', '#']).next().unwrap_or_default();
+                if authority.is_empty() {
+                    return Err("its url names no host".to_owned());
+                }
+                if authority.contains('@') {
+                    return Err("its url has a password in it, which would be logged".to_owned());
+                }
+                content
+            }
+            Self::File { path, content } => {
+                if !path.is_absolute() {
+                    return Err("its path is not absolute".to_owned());
+                }
+                content
+            }
+            Self::Wheel { .. } | Self::GoTool { .. } | Self::Operator { .. } => return Ok(()),
+        };
+        is_sha256(&content.sha256).then_some(()).ok_or("its sha256 is not 64 hexadecimal digits".to_owned())
+    }
+}
+
+/// As it is printed everywhere: lower case.
+pub fn is_sha256(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The embedded catalogue is wrong: a fault of this build, not of the host.
 #[derive(Debug, thiserror::Error)]
 #[error("the built-in component catalogue is broken: {0}")]
 pub struct CatalogueError(String);
+
+impl CatalogueError {
+    pub(super) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
 
 #[derive(Debug, Clone)]
 pub struct Catalogue {
@@ -82,9 +187,13 @@ impl Catalogue {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, CatalogueError> {
-        let entries = toml::from_str(text)
-            .map_err(|error: toml::de::Error| CatalogueError(one_line(error.message())))?;
-        Ok(Self { entries })
+        parse(text).map(|entries| Self { entries }).map_err(CatalogueError)
+    }
+
+    /// What `entries` name goes over what was there.
+    pub(super) fn overlaid(mut self, entries: BTreeMap<String, Entry>) -> Self {
+        self.entries.extend(entries);
+        self
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
@@ -94,6 +203,15 @@ impl Catalogue {
     pub fn entry(&self, component: &str) -> Result<&Entry, CatalogueError> {
         self.entries.get(component).ok_or_else(|| CatalogueError(format!("it does not name {component}")))
     }
+}
+
+pub(super) fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
+    let entries: BTreeMap<String, Entry> =
+        toml::from_str(text).map_err(|error: toml::de::Error| one_line(error.message()))?;
+    for (name, entry) in &entries {
+        entry.source.is_sound().map_err(|reason| one_line(format!("{name}: {reason}")))?;
+    }
+    Ok(entries)
 }
 
 /// The pin of a wheel: its line in the requirements file, and the digests that line allows.
@@ -159,6 +277,7 @@ mod tests {
                     assert!(pins.sums.contains(&summed), "{name}: {summed}");
                 }
                 Source::Operator { flag } => assert!(flag.starts_with("--"), "{name}"),
+                Source::File { .. } | Source::Https { .. } => panic!("{name}: only an operator names files"),
             }
         }
     }

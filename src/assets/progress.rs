@@ -12,7 +12,15 @@ use std::time::{Duration, Instant};
 /// How far one component is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Advance {
-    Bytes { done: u64, total: u64 },
+    Bytes {
+        done: u64,
+        total: u64,
+    },
+    /// Of a download; not every server says how long it is.
+    Fetched {
+        done: u64,
+        total: Option<u64>,
+    },
     Note(String),
 }
 
@@ -23,7 +31,11 @@ pub enum Origin {
     Operator,
     /// It lay in the asset store.
     Store,
+    /// It rested there, packed.
+    Unpacked,
     Fetched,
+    /// A file of this host, as the catalogue says.
+    Copied,
     Built,
 }
 
@@ -32,7 +44,9 @@ impl fmt::Display for Origin {
         f.write_str(match self {
             Self::Operator => "the operator's own",
             Self::Store => "from the asset store",
+            Self::Unpacked => "unpacked from the asset store",
             Self::Fetched => "fetched",
+            Self::Copied => "taken from its file",
             Self::Built => "built",
         })
     }
@@ -158,7 +172,9 @@ impl<W: Write + Send> Progress for Lines<W> {
 
 fn finished_line(component: &str, took: Duration, origin: Origin) -> String {
     match origin {
-        Origin::Fetched | Origin::Built => format!("{component}: {origin} in {:.1} s", took.as_secs_f64()),
+        Origin::Unpacked | Origin::Fetched | Origin::Copied | Origin::Built => {
+            format!("{component}: {origin} in {:.1} s", took.as_secs_f64())
+        }
         Origin::Operator | Origin::Store => format!("{component}: {origin}"),
     }
 }
@@ -168,6 +184,10 @@ fn say(advance: &Advance) -> String {
         Advance::Bytes { done, total } => {
             format!("unpacked {} of {} MB", done / 1_000_000, total / 1_000_000)
         }
+        Advance::Fetched { done, total: Some(total) } => {
+            format!("fetched {} of {} MB", done / 1_000_000, total / 1_000_000)
+        }
+        Advance::Fetched { done, total: None } => format!("fetched {} MB", done / 1_000_000),
         Advance::Note(note) => note.clone(),
     }
 }

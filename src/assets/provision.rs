@@ -1,24 +1,26 @@
-//! Gets every component ready to run: the operator's file first, then the store, then a fetch or a build.
+//! Gets every component ready to run: the operator's file first, then the store, then what rests there
+//! packed, then a fetch or a build.
 //!
 //! The wheels are fetched beside the Go builds; the builds go one after another, as each takes every core by itself.
 //! The first failure ends the rest; what was already installed stays for the next try.
 
-use super::catalogue::{self, Catalogue, CatalogueError, Source};
-use super::golang::GoProgram;
+use super::acquire::Provisioning;
+use super::catalogue::{Catalogue, CatalogueError};
+use super::delivery::DeliveryError;
+use super::download::DownloadError;
 use super::itself::{self, CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
 use super::k3s::{self, K3sError};
+use super::operators::{self, OperatorsError};
 use super::overrides::{OverrideError, Overrides};
-use super::progress::{Advance, Origin, Progress};
-use super::record::Recipe;
-use super::store::{Staged, Store, StoreError};
+use super::progress::Progress;
+use super::store::{Store, StoreError};
 use super::tool::ToolError;
-use super::wheel::{self, Wheel, WheelError};
+use super::wheel::WheelError;
 use crate::components::{Components, Program};
 use crate::layout::Layout;
 use crate::off_thread::off_thread;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Why a component cannot be had. One line, with the way out.
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +36,16 @@ pub enum ProvisionError {
     #[error(transparent)]
     Fetch(#[from] WheelError),
     #[error(transparent)]
+    Download(#[from] DownloadError),
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+    #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    #[error("{component} is not provisioned by berth: give {flag} PATH")]
+    #[error(transparent)]
+    Operators(#[from] OperatorsError),
+    #[error(
+        "{component} is not provisioned by berth: give {flag} PATH, or `berth assets add` or `import` it"
+    )]
     OperatorOnly { component: String, flag: String },
 }
 
@@ -46,8 +56,8 @@ pub async fn provision(
     progress: &dyn Progress,
 ) -> Result<Components, ProvisionError> {
     // The operator's own files first: a wrong one is told before minutes are spent on fetching the rest.
-    let (kcp, ccm) = (overrides.program("kcp")?, overrides.program("ccm")?);
-    let k3s = match overrides.program("k3s")? {
+    let (named_kcp, ccm) = (overrides.program("kcp")?, overrides.program("ccm")?);
+    let named_k3s = match overrides.program("k3s")? {
         Some(path) => Some(k3s::ask(&path).await?),
         None => None,
     };
@@ -55,7 +65,21 @@ pub async fn provision(
         overrides.program(component)?;
     }
     let store = open(&layout.assets(), progress).await?;
-    let served = served(&store, overrides, progress).await?;
+    let assets = layout.assets();
+    let catalogue = off_thread(move || operators::catalogue(&assets)).await?;
+    let served = serve(&store, &catalogue, overrides, progress).await?;
+    let provisioning = Provisioning { catalogue: &catalogue, store: &store, overrides, progress };
+    let kcp = match named_kcp {
+        Some(path) => Some(path),
+        None => provisioning.operators("kcp").await?,
+    };
+    let k3s = match named_k3s {
+        Some(program) => Some(program),
+        None => match provisioning.operators("k3s").await? {
+            Some(path) => Some(k3s::ask(&path).await?),
+            None => None,
+        },
+    };
     let berth = off_thread(move || itself::keep(&store, Path::new(itself::RUNNING))).await?;
     let named = |arg0: &str| Program { path: berth.clone(), arg0: Some(arg0.to_owned()), stand_in: None };
     let kcp = kcp
@@ -95,21 +119,28 @@ pub(crate) async fn open(root: &Path, progress: &dyn Progress) -> Result<Arc<Sto
     Ok(Arc::new(store))
 }
 
-const STORING: &str = "storing it";
-const MADE_AGAIN: &str = "an asset is not used and will be made again";
+pub(super) const MADE_AGAIN: &str = "an asset is not used and will be made again";
 
-/// Gets every component a registry serves.
+/// Gets every component a registry serves, as the built-in catalogue says.
 pub(crate) async fn served(
     store: &Arc<Store>,
     overrides: &Overrides,
     progress: &dyn Progress,
 ) -> Result<Served, ProvisionError> {
-    let catalogue = Catalogue::embedded()?;
+    serve(store, &Catalogue::embedded()?, overrides, progress).await
+}
+
+async fn serve(
+    store: &Arc<Store>,
+    catalogue: &Catalogue,
+    overrides: &Overrides,
+    progress: &dyn Progress,
+) -> Result<Served, ProvisionError> {
     // Before minutes of building: a mistyped flag is told at once.
     for (component, _) in catalogue.entries() {
         overrides.program(component)?;
     }
-    let provisioning = Provisioning { catalogue: &catalogue, store, overrides, progress };
+    let provisioning = Provisioning { catalogue, store, overrides, progress };
     let (postgres, openbao, (kine, kube_apiserver, kube_controller_manager)) =
         tokio::try_join!(provisioning.component("postgres"), provisioning.component("openbao"), async {
             Ok((
@@ -124,113 +155,13 @@ pub(crate) async fn served(
     Ok(Served { postgres_bin, openbao, kine, kube_apiserver, kube_controller_manager })
 }
 
-struct Provisioning<'a> {
-    catalogue: &'a Catalogue,
-    store: &'a Arc<Store>,
-    overrides: &'a Overrides,
-    progress: &'a dyn Progress,
-}
-
-impl Provisioning<'_> {
-    async fn component(&self, name: &str) -> Result<PathBuf, ProvisionError> {
-        let began = Instant::now();
-        if let Some(path) = self.overrides.program(name)? {
-            self.progress.finished(name, began.elapsed(), Origin::Operator);
-            return Ok(path);
-        }
-        let entry = self.catalogue.entry(name)?;
-        let (path, origin) = match &entry.source {
-            Source::Wheel { package, package_version, pins, members, program } => {
-                let (requirement, digests) = catalogue::wheel_pin(pins, package, package_version)?;
-                let wheel =
-                    Wheel { component: name, package, version: package_version, requirement, members };
-                let (dir, origin) = self.wheel(&wheel, &entry.version, digests).await?;
-                (dir.join(program), origin)
-            }
-            Source::GoTool { import_path, pins, program, .. } => {
-                let pins = catalogue::go_pins(pins)?;
-                let go = GoProgram { component: name, version: &entry.version, import_path, pins };
-                let (dir, origin) = self.go_program(&go).await?;
-                (dir.join(program), origin)
-            }
-            Source::Operator { flag } => {
-                return Err(ProvisionError::OperatorOnly { component: name.into(), flag: flag.clone() });
-            }
-        };
-        self.progress.finished(name, began.elapsed(), origin);
-        Ok(path)
-    }
-
-    async fn wheel(
-        &self,
-        wheel: &Wheel<'_>,
-        version: &str,
-        digests: Vec<&'static str>,
-    ) -> Result<(PathBuf, Origin), ProvisionError> {
-        let key = wheel.key();
-        if let Some(dir) = self.stored(&key).await? {
-            return Ok((dir, Origin::Store));
-        }
-        self.progress.started(wheel.component, &format!("downloading {} {}", wheel.package, wheel.version));
-        let mut staged = self.stage().await?;
-        let file = wheel.download(&staged, &self.store.log(wheel.component), self.progress).await?;
-        let recipe = Recipe {
-            component: wheel.component.to_owned(),
-            version: version.to_owned(),
-            key,
-            made_by: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        };
-        let (members, store) = (wheel.members.clone(), Arc::clone(self.store));
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-        let unpacking = off_thread(move || -> Result<PathBuf, ProvisionError> {
-            // Nobody listens once the caller has given up; the rest is harmless.
-            let say = |advance| drop(tell.send(advance));
-            say(Advance::Note("checking its sha256".into()));
-            let digest = wheel::verify(&file, &digests)?;
-            let tell = |done, total| say(Advance::Bytes { done, total });
-            staged.hashed = wheel::unpack(&file, &members, &staged.tree, &tell)?;
-            say(Advance::Note(STORING.into()));
-            Ok(store.install(&staged, recipe, Some(digest))?)
-        });
-        let telling = async {
-            while let Some(advance) = told.recv().await {
-                self.progress.advanced(wheel.component, advance);
-            }
-        };
-        let (installed, ()) = tokio::join!(unpacking, telling);
-        Ok((installed?, Origin::Fetched))
-    }
-
-    async fn go_program(&self, go: &GoProgram<'_>) -> Result<(PathBuf, Origin), ProvisionError> {
-        let key = go.key();
-        if let Some(dir) = self.stored(&key).await? {
-            return Ok((dir, Origin::Store));
-        }
-        self.progress.started(go.component, &format!("building {} {}", go.import_path, go.version));
-        let staged = self.stage().await?;
-        let made_by = go.build(&staged, &self.store.log(go.component), self.progress).await?;
-        self.progress.advanced(go.component, Advance::Note(STORING.into()));
-        let recipe =
-            Recipe { component: go.component.to_owned(), version: go.version.to_owned(), key, made_by };
-        let store = Arc::clone(self.store);
-        let dir = off_thread(move || store.install(&staged, recipe, None)).await?;
-        Ok((dir, Origin::Built))
-    }
-
-    async fn stored(&self, key: &str) -> Result<Option<PathBuf>, ProvisionError> {
-        let (store, key) = (Arc::clone(self.store), key.to_owned());
-        match off_thread(move || store.find(&key)).await {
-            Ok(dir) => Ok(Some(dir)),
-            Err(None) => Ok(None),
-            Err(Some(reason)) => {
-                self.progress.warned(&format!("{MADE_AGAIN}: {reason}"));
-                Ok(None)
-            }
-        }
-    }
-
-    async fn stage(&self) -> Result<Staged, ProvisionError> {
-        let store = Arc::clone(self.store);
-        Ok(off_thread(move || store.stage()).await?)
-    }
+/// Gets one component as the catalogue says, whatever the configuration names in its place.
+pub(crate) async fn fetch(
+    store: &Arc<Store>,
+    catalogue: &Catalogue,
+    component: &str,
+    progress: &dyn Progress,
+) -> Result<PathBuf, ProvisionError> {
+    let overrides = &Overrides::default();
+    Provisioning { catalogue, store, overrides, progress }.component(component).await
 }

@@ -253,14 +253,21 @@ impl Store {
         Ok(found)
     }
 
-    /// The asset of the recipe `key`, unpacked from where it rests in the store; `None` where it does not. Blocking.
+    /// The asset of the recipe `key`, unpacked from where it rests in the store; `None` where it does not. An archive that does not
+    /// say what it is may be the one. Blocking.
     pub fn restore(&self, key: &str, tell: &dyn Fn(u64, u64)) -> Result<Option<PathBuf>, PackedError> {
-        let is_it = |record: &Result<Record, _>| record.as_ref().is_ok_and(|record| record.key == key);
-        let Some((path, _)) = self.at_rest()?.into_iter().find(|(_, record)| is_it(record)) else {
-            return Ok(None);
-        };
-        let archive = open_packed(&path)?;
-        self.unpack(archive, &name(&path), tell).map(|record| Some(self.path(&record.digest)))
+        let mut torn = None;
+        for (path, record) in self.at_rest()? {
+            match record {
+                Ok(record) if record.key == key => {
+                    let record = self.unpack(open_packed(&path)?, &name(&path), tell)?;
+                    return Ok(Some(self.path(&record.digest)));
+                }
+                Ok(_) => {}
+                Err(error) => torn = Some(error),
+            }
+        }
+        torn.map_or(Ok(None), Err)
     }
 
     /// Installs what `archive` holds. Its name is for errors. Blocking.
