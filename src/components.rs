@@ -1,6 +1,6 @@
 //! The programs the chains run, as resolved paths: from the asset store, or the operator's own files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An executable and how it wants to be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,4 +31,20 @@ pub struct Components {
     pub k3s: Option<Program>,
     pub kcp: Program,
     pub ccm: Program,
+}
+
+impl Components {
+    /// Of every program, and PostgreSQL's directory.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let programs = [
+            &self.openbao,
+            &self.kine,
+            &self.kube_apiserver,
+            &self.kube_controller_manager,
+            &self.kcp,
+            &self.ccm,
+        ];
+        let programs = programs.into_iter().chain(&self.k3s).map(|program| program.path.as_path());
+        std::iter::once(self.postgres_bin.as_path()).chain(programs)
+    }
 }

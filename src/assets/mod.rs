@@ -1,6 +1,6 @@
 //! Component binaries: where they come from, and the content-addressed store they are run from (S1, S2, D1).
 //!
-//! The daemon calls [`provision`] before it starts anything and gets back paths it can execute; the command line will call the rest.
+//! The daemon calls [`provision`] before it starts anything and gets back paths it can execute; `berth assets` calls the rest.
 //! Every byte is pinned by hash, in `deploy/` or by the operator. Nothing here starts a component.
 //!
 //! ```text
@@ -10,17 +10,22 @@
 //! import      files brought by hand;  overrides  files used where they are;  itself  this very program
 //! store       assets by digest, whole or absent;  record  what was installed;  hashed  sha256 of what passes by
 //! packed      how an asset rests;  ahead  decompression on its own thread
+//! held, usage who needs an asset;  gc  removes the rest;  check  reads everything
 //! ```
 
 mod acquire;
 mod ahead;
 pub mod catalogue;
+pub mod check;
 mod delivery;
 mod download;
+mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+pub mod gc;
 mod golang;
 mod hashed;
+mod held;
 mod import;
 mod itself;
 mod k3s;
@@ -33,10 +38,12 @@ mod provision;
 mod record;
 mod store;
 mod tool;
+pub mod usage;
 mod wheel;
 
 pub use delivery::DeliveryError;
 pub use download::DownloadError;
+pub use error::AssetError;
 pub use import::{ImportError, Named, import};
 pub use itself::{CLOUD_CONTROLLER_MANAGER, KCP_STAND_IN};
 pub use overrides::{OverrideError, Overrides};

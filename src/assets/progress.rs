@@ -21,6 +21,10 @@ pub enum Advance {
         done: u64,
         total: Option<u64>,
     },
+    Packed {
+        done: u64,
+        total: u64,
+    },
     Note(String),
 }
 
@@ -188,6 +192,7 @@ fn say(advance: &Advance) -> String {
             format!("fetched {} of {} MB", done / 1_000_000, total / 1_000_000)
         }
         Advance::Fetched { done, total: None } => format!("fetched {} MB", done / 1_000_000),
+        Advance::Packed { done, total } => format!("packed {} of {} MB", done / 1_000_000, total / 1_000_000),
         Advance::Note(note) => note.clone(),
     }
 }

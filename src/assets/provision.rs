@@ -1,5 +1,5 @@
-//! Gets every component ready to run: the operator's file first, then the store, then what rests there
-//! packed, then a fetch or a build.
+//! Gets every component ready to run: the operator's file first, then the store, then what rests there or in this
+//! program packed, then a fetch or a build.
 //!
 //! The wheels are fetched beside the Go builds; the builds go one after another, as each takes every core by itself.
 //! The first failure ends the rest; what was already installed stays for the next try.
@@ -80,11 +80,12 @@ pub async fn provision(
             None => None,
         },
     };
-    let berth = off_thread(move || itself::keep(&store, Path::new(itself::RUNNING))).await?;
+    let keeping = Arc::clone(&store);
+    let berth = off_thread(move || itself::keep(&keeping, Path::new(itself::RUNNING))).await?;
     let named = |arg0: &str| Program { path: berth.clone(), arg0: Some(arg0.to_owned()), stand_in: None };
     let kcp = kcp
         .map_or_else(|| Program { stand_in: Some(NO_KCP.to_owned()), ..named(KCP_STAND_IN) }, Program::real);
-    Ok(Components {
+    let components = Components {
         postgres_bin: served.postgres_bin,
         openbao: Program::real(served.openbao),
         kine: Program::real(served.kine),
@@ -93,7 +94,10 @@ pub async fn provision(
         k3s,
         kcp,
         ccm: ccm.map_or_else(|| named(CLOUD_CONTROLLER_MANAGER), Program::real),
-    })
+    };
+    let held = components.clone();
+    off_thread(move || store.hold(held.paths())).await?;
+    Ok(components)
 }
 
 /// Why kcp is a stand-in, wherever a user sees it.

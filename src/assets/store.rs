@@ -4,13 +4,14 @@
 //! An asset is staged under `staging/`, stamped, synced and renamed into place, so a crash leaves either nothing or the
 //! whole of it; what it leaves in `staging/` is removed at the next opening. One store is open in one process at a time.
 
+use super::held::{self, Hold};
 use super::packed::{self, PackedError};
 use super::record::{self, RECORD, Recipe, Record, at, set_mode};
 use crate::files::{self, FileError, NewFile};
 use crate::process;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::symlink;
@@ -58,6 +59,28 @@ impl Drop for Store {
         // Closing is not enough: a child that is just being born holds a copy of the descriptor until its exec. An error
         // leaves the lock to the end of the process.
         let _ = flock(&self.lock, FlockOperation::Unlock);
+    }
+}
+
+/// A packed asset, and its record, or why it has none.
+type Resting = (PathBuf, Result<Record, PackedError>);
+
+/// An asset about to be packed, which gc leaves alone meanwhile.
+#[derive(Debug)]
+pub struct Packing {
+    record: Record,
+    dir: PathBuf,
+    path: PathBuf,
+    _hold: Hold,
+}
+
+impl Packing {
+    /// Returns where it rests now. Blocking.
+    pub fn run(self, tell: &dyn Fn(u64, u64)) -> Result<PathBuf, PackedError> {
+        let mut new = NewFile::create(&self.path).map_err(StoreError::of)?;
+        packed::pack(&self.record, &self.dir, &mut new.file, tell)?;
+        new.publish().map_err(StoreError::of)?;
+        Ok(self.path)
     }
 }
 
@@ -126,6 +149,19 @@ impl Store {
         self.by_key.values()
     }
 
+    /// Where all assets lie.
+    pub(super) fn assets(&self) -> PathBuf {
+        self.root.join("sha256")
+    }
+
+    /// The digest of everything that lies extracted, with a record or without. Blocking.
+    pub(super) fn extracted(&self) -> Result<Vec<String>, StoreError> {
+        let dir = self.assets();
+        let entries = fs::read_dir(&dir).map_err(at("list", &dir))?;
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        Ok(names.collect::<io::Result<_>>().map_err(at("list", &dir))?)
+    }
+
     /// Where an asset lies, present or not.
     pub fn path(&self, digest: &str) -> PathBuf {
         self.root.join("sha256").join(digest)
@@ -144,6 +180,23 @@ impl Store {
             None => Ok(dir),
             Some(difference) => Err(Some(format!("{}: {difference}", dir.display()))),
         }
+    }
+
+    /// Has gc leave the assets alone that `programs` lie in, until this process ends. Blocking.
+    pub(crate) fn hold<'a>(&self, programs: impl IntoIterator<Item = &'a Path>) -> Result<(), StoreError> {
+        let assets = self.assets();
+        let mut held = BTreeSet::new();
+        for program in programs {
+            let Some(name) = program.strip_prefix(&assets).ok().and_then(|path| path.components().next())
+            else {
+                continue;
+            };
+            let dir = assets.join(name);
+            if held.insert(dir.clone()) {
+                held::for_life(&dir)?;
+            }
+        }
+        Ok(())
     }
 
     /// What is recorded of the recipe `key` by now: an asset that was installed since the opening is not among
@@ -223,14 +276,20 @@ impl Store {
     /// Packs an asset as it lies in the store, unless it is packed already. Takes minutes and 300 MB of memory for a large one, so
     /// never in a daemon. Blocking.
     pub fn pack(&self, record: &Record, tell: &dyn Fn(u64, u64)) -> Result<PathBuf, PackedError> {
-        let path = self.packed(&record.digest);
-        if path.symlink_metadata().is_ok() {
-            return Ok(path);
+        match self.packing(record)? {
+            Some(packing) => packing.run(tell),
+            None => Ok(self.packed(&record.digest)),
         }
-        let mut new = NewFile::create(&path).map_err(StoreError::of)?;
-        packed::pack(record, &self.path(&record.digest), &mut new.file, tell)?;
-        new.publish().map_err(StoreError::of)?;
-        Ok(path)
+    }
+
+    /// The same work, to be done while the store is closed again: a daemon that starts waits for nobody. `None` where it is packed.
+    pub fn packing(&self, record: &Record) -> Result<Option<Packing>, StoreError> {
+        let (dir, path) = (self.path(&record.digest), self.packed(&record.digest));
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let hold = Hold::on(&dir)?;
+        Ok(Some(Packing { record: record.clone(), dir, path, _hold: hold }))
     }
 
     /// Where an asset rests, packed or not.
@@ -239,7 +298,7 @@ impl Store {
     }
 
     /// What is packed in the store: each archive with its record, or with why it has none. Reads their beginnings only. Blocking.
-    pub fn at_rest(&self) -> Result<Vec<(PathBuf, Result<Record, PackedError>)>, StoreError> {
+    pub fn at_rest(&self) -> Result<Vec<Resting>, StoreError> {
         let dir = self.root.join(PACKED);
         let mut found = Vec::new();
         for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
@@ -270,6 +329,12 @@ impl Store {
         torn.map_or(Ok(None), Err)
     }
 
+    /// Unpacks the asset named by `digest` over what lies extracted of it. Blocking.
+    pub(super) fn restore_packed(&self, digest: &str) -> Result<(), PackedError> {
+        let path = self.packed(digest);
+        self.unpack(open_packed(&path)?, &name(&path), &|_, _| ()).map(drop)
+    }
+
     /// Installs what `archive` holds. Its name is for errors. Blocking.
     pub fn unpack(
         &self,
@@ -290,8 +355,29 @@ impl Store {
 
     /// Removes an asset. Programs that run from it keep their file until they end. Blocking.
     pub fn remove(&self, record: &Record) -> Result<(), StoreError> {
+        self.remove_extracted(&record.digest)
+    }
+
+    /// Removes an asset, extracted and packed. Blocking.
+    pub(super) fn discard(&self, digest: &str) -> Result<(), StoreError> {
+        self.remove_packed(digest)?;
+        if self.path(digest).symlink_metadata().is_ok() {
+            self.remove_extracted(digest)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_packed(&self, digest: &str) -> Result<(), StoreError> {
+        let packed = self.packed(digest);
+        match fs::remove_file(&packed) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at("remove", &packed)(error).into()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn remove_extracted(&self, digest: &str) -> Result<(), StoreError> {
         let staged = self.stage()?;
-        let dir = self.path(&record.digest);
+        let dir = self.path(digest);
         // Renamed first: an asset is whole or absent, never half removed.
         fs::rename(&dir, staged.dir.path().join("removed")).map_err(at("remove", &dir))?;
         Ok(())

@@ -1,5 +1,6 @@
 //! How a command ends: the one table of exit codes, and which error gets which.
 
+use crate::assets::AssetError;
 use crate::config::ConfigError;
 use crate::control::ClientError;
 use crate::files::FileError;
@@ -47,6 +48,8 @@ pub enum CliError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
+    Asset(#[from] AssetError),
+    #[error(transparent)]
     File(#[from] FileError),
     #[error("write the output: {0}")]
     Output(#[from] io::Error),
@@ -75,11 +78,12 @@ impl CliError {
                 | ClientError::Broken { .. }
                 | ClientError::Foreign { .. } => Exit::Failed,
             },
+            Self::Asset(error) if error.is_busy() => Exit::Refused,
             Self::Config(_) | Self::Usage(_) => Exit::Usage,
             Self::NotFound(_) => Exit::NotFound,
             // `berth logs web | head`: the reader has what it wanted.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Ok,
-            Self::File(_) | Self::Log(_) | Self::Output(_) => Exit::Failed,
+            Self::Asset(_) | Self::File(_) | Self::Log(_) | Self::Output(_) => Exit::Failed,
         }
     }
 }

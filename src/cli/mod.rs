@@ -3,6 +3,7 @@
 //! One file per noun; each talks to the daemon through [`crate::control::Client`] and to the terminal through
 //! [`terminal`]. Nothing here starts, stops or reads a component.
 
+mod assets;
 pub mod changes;
 mod cluster;
 mod config;
@@ -137,6 +138,9 @@ pub enum ClientVerb {
     /// Plain services of `berth supervise`: start, stop
     #[command(subcommand)]
     Service(service::ServiceVerb),
+    /// The store of component programs: list, add, import, verify, clean up
+    #[command(subcommand)]
+    Assets(assets::AssetsVerb),
     /// Look at the host as `berth up` would, and at the daemon that runs; changes nothing
     Doctor(doctor::Doctor),
     /// The configuration of `berth up`
@@ -163,6 +167,7 @@ pub fn run(place: &Place, verb: ClientVerb) -> ExitCode {
 async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
     match verb {
         ClientVerb::Config(verb) => config::run(place, &verb),
+        ClientVerb::Assets(verb) => assets::run(place, verb).await,
         ClientVerb::Doctor(args) => doctor::run(place, &args).await,
         ClientVerb::Completions { shell } => {
             let mut script = Vec::new();
@@ -185,9 +190,10 @@ async fn execute(place: &Place, verb: ClientVerb) -> Result<Exit, CliError> {
                 ClientVerb::Node(verb) => node::run(&client, verb).await,
                 ClientVerb::Kcp(verb) => kcp::run(&client, verb).await,
                 ClientVerb::Service(verb) => service::run(&client, verb).await,
-                ClientVerb::Config(_) | ClientVerb::Doctor(_) | ClientVerb::Completions { .. } => {
-                    Ok(Exit::Ok)
-                }
+                ClientVerb::Assets(_)
+                | ClientVerb::Config(_)
+                | ClientVerb::Doctor(_)
+                | ClientVerb::Completions { .. } => Ok(Exit::Ok),
             }
         }
     }

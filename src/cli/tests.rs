@@ -59,6 +59,14 @@ fn every_documented_command_line_parses() {
         "berth kcp kubeconfig -o kcp.kubeconfig",
         "berth config show --config /etc/berth.toml",
         "berth doctor --config /etc/berth.toml",
+        "berth assets list --json --config /etc/berth.toml",
+        "berth assets import a.whl b.whl",
+        "berth assets import kcp --component kcp --version v1 --sha256 0000000000000000000000000000000000000000000000000000000000000000",
+        "berth assets add kcp --version v1 --from https://a/k --ca /c --member bin/kcp --sha256 0000000000000000000000000000000000000000000000000000000000000000",
+        "berth assets pack",
+        "berth assets pack kine kube-apiserver",
+        "berth assets verify --repair",
+        "berth assets gc --dry-run",
         "berth completions bash",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));

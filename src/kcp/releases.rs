@@ -89,6 +89,13 @@ impl Releases {
         self.locked().chosen.clone()
     }
 
+    /// Every program that a start of a slot may take.
+    pub(crate) fn programs(&self) -> Vec<PathBuf> {
+        let record = self.locked();
+        let slots = record.slots.values().flatten();
+        slots.chain(&record.chosen).map(|chosen| chosen.program.clone()).collect()
+    }
+
     pub fn newest(&self) -> Option<String> {
         self.locked().newest.clone()
     }

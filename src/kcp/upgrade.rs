@@ -62,7 +62,10 @@ fn of_the_store(store: &Store, wanted: &str) -> Result<PathBuf, UpgradeError> {
             let reason = broken.unwrap_or_else(|| "it is gone".to_owned());
             UpgradeError::NotAProgram { path: store.path(&record.digest), reason }
         })?;
-        return Ok(dir.join(COMPONENT));
+        let program = dir.join(COMPONENT);
+        // It is on no record yet.
+        store.hold([program.as_path()])?;
+        return Ok(program);
     }
     let has: Vec<_> = store.records().filter(is_kcp).map(|record| record.version.as_str()).collect();
     let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };

@@ -242,6 +242,27 @@ impl Ledger {
     }
 }
 
+/// The program of every record in `dir`, whoever's daemon writes there; changes nothing. One that cannot be read names nothing
+/// that lives.
+pub(crate) fn programs_on_record(dir: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let listing = |source| FileError { action: "list the ledger", path: dir.to_owned(), source };
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(listing)?,
+    };
+    let mut programs = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(listing)?.path();
+        if path.extension().is_some_and(|extension| extension == "json")
+            && let Some(bytes) = files::read_optional(&path)?
+            && let Ok(record) = parse(&bytes)
+        {
+            programs.push(record.program);
+        }
+    }
+    Ok(programs)
+}
+
 fn read(path: &Path) -> std::io::Result<Record> {
     parse(&files::read(path)?)
 }

@@ -56,6 +56,7 @@ mod writers;
 pub use belongings::{inside, leave_nothing_of};
 pub use host::ProcessHost;
 pub use identity::{age_of, is_alive, of as identity_of};
+pub(crate) use ledger::programs_on_record;
 pub use limits::{ComponentLimits, Limits};
 pub use memory::{Held, held_by};
 pub(crate) use raw::{share_one_heap, watch};
