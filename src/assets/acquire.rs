@@ -5,6 +5,7 @@
 use super::catalogue::{self, Catalogue, Content, Entry, Source};
 use super::delivery::Delivery;
 use super::download;
+use super::embedded;
 use super::golang::GoProgram;
 use super::overrides::Overrides;
 use super::packed::PackedError;
@@ -227,8 +228,12 @@ impl Provisioning<'_> {
         }
         let (store, key) = (Arc::clone(self.store), pin.key.clone());
         let restored = self
-            .telling(&pin.component, move |tell| {
-                store.restore(&key, tell).map(|dir| dir.map(|dir| (dir, Origin::Unpacked)))
+            .telling(&pin.component, move |tell| match store.restore(&key, tell) {
+                Ok(Some(dir)) => Ok(Some((dir, Origin::Unpacked))),
+                missing => match embedded::restore(&store, &key, tell)? {
+                    Some(dir) => Ok(Some((dir, Origin::Embedded))),
+                    None => missing.map(|_| None),
+                },
             })
             .await;
         match restored {

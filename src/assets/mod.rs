@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! catalogue   what each component is, built in;  operators  the operator's own over it;  pins  both, by key and digest
-//! provision   every component, ready to run;  acquire  one: the store, at rest, fetched or built
+//! provision   every component, ready to run;  acquire  one: the store, at rest, embedded, fetched or built
 //! wheel       by pip;  golang  by go;  tool  runs these two;  download  by https;  delivery  one pinned file, unpacked
 //! import      files brought by hand;  overrides  files used where they are;  itself  this very program
 //! store       assets by digest, whole or absent;  record  what was installed;  hashed  sha256 of what passes by
-//! packed      how an asset rests;  ahead  decompression on its own thread
+//! packed      how an asset rests;  ahead  decompression on its own thread;  embedded  inside this program
 //! held, usage who needs an asset;  gc  removes the rest;  check  reads everything
 //! ```
 
@@ -19,6 +19,7 @@ pub mod catalogue;
 pub mod check;
 mod delivery;
 mod download;
+mod embedded;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;

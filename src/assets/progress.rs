@@ -37,6 +37,8 @@ pub enum Origin {
     Store,
     /// It rested there, packed.
     Unpacked,
+    /// This program brought it along.
+    Embedded,
     Fetched,
     /// A file of this host, as the catalogue says.
     Copied,
@@ -49,6 +51,7 @@ impl fmt::Display for Origin {
             Self::Operator => "the operator's own",
             Self::Store => "from the asset store",
             Self::Unpacked => "unpacked from the asset store",
+            Self::Embedded => "unpacked from this program",
             Self::Fetched => "fetched",
             Self::Copied => "taken from its file",
             Self::Built => "built",
@@ -176,7 +179,7 @@ impl<W: Write + Send> Progress for Lines<W> {
 
 fn finished_line(component: &str, took: Duration, origin: Origin) -> String {
     match origin {
-        Origin::Unpacked | Origin::Fetched | Origin::Copied | Origin::Built => {
+        Origin::Unpacked | Origin::Embedded | Origin::Fetched | Origin::Copied | Origin::Built => {
             format!("{component}: {origin} in {:.1} s", took.as_secs_f64())
         }
         Origin::Operator | Origin::Store => format!("{component}: {origin}"),
