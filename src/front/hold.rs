@@ -47,6 +47,8 @@ pub(super) struct View {
     pub asked_at: Instant,
     /// Bytes of the server since then.
     pub answer: u64,
+    /// They are too few in each record to be an answer: the client may be told that it can send on, and wait for just that.
+    pub interim: bool,
     /// Bytes of the server that are kept here.
     pub held: usize,
     /// Bytes of the client that the server's socket has not taken yet.
@@ -108,6 +110,10 @@ impl HoldBack {
         let untouched = !view.warm || self.config.h2_moves_itself && !view.h1;
         if untouched && now < self.half {
             return self.pass(self.half);
+        }
+        // Held, it would stop the client in the middle of its request, and the silence that follows would look like the end.
+        if view.interim && now < self.late {
+            return self.pass(self.late);
         }
         if let Some(until) = self.paused_until.filter(|until| now < *until) {
             return self.pass(until);
@@ -196,6 +202,7 @@ mod tests {
         quiet_long: Duration::from_millis(200),
         quiet_late: Duration::from_millis(50),
         one_write: 4096,
+        interim: 60,
         long_silent: 4,
         hold: Duration::from_millis(300),
         pause: Duration::from_millis(100),
@@ -235,6 +242,7 @@ mod tests {
                 last: Some((Side::Server, self.began + at)),
                 asked_at: self.began,
                 answer: 10,
+                interim: false,
                 held: 10,
                 owed: false,
                 at_boundary: true,
@@ -394,6 +402,17 @@ mod tests {
         assert_eq!(bench.at(late, View { held: 0, ..view }), bench.hold_until(LIMIT));
         assert_eq!(bench.at(late, view), bench.hold_until(at + 50 * MS));
         assert_eq!(bench.at(at + 50 * MS, view), Action::Cut(Cut::Forced));
+    }
+
+    #[test]
+    fn leave_to_send_on_goes_through_at_once_and_is_no_answer_until_shortly_before_the_limit() {
+        for h1 in [true, false] {
+            let (mut bench, late) = (Bench::new(CONFIG), LIMIT * 3 / 4);
+            let view = View { interim: true, h1, ..bench.answered(MS) };
+            assert_eq!(bench.at(MS, view), bench.pass_until(late));
+            assert_eq!(bench.at(500 * MS, view), bench.pass_until(late));
+            assert_eq!(bench.at(late, view), Action::Cut(Cut::Held));
+        }
     }
 
     #[test]

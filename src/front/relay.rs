@@ -55,6 +55,8 @@ pub(super) struct Connection<W> {
     /// When the client's last byte came, else the start; and the server's bytes since then.
     asked_at: Instant,
     answer: u64,
+    /// The longest record among them.
+    longest: usize,
     /// The last byte or FIN, else the start.
     active_at: Instant,
     drain: Option<(HoldBack, Arc<Pace>)>,
@@ -91,6 +93,7 @@ impl<W: Wire> Connection<W> {
             last: (!early.is_empty()).then_some((Side::Client, now)),
             asked_at: now,
             answer: 0,
+            longest: 0,
             up: Flow::starting_with(early),
             down: Flow::default(),
             asked,
@@ -188,6 +191,7 @@ impl<W: Wire> Connection<W> {
             last: self.last,
             asked_at: self.asked_at,
             answer: self.answer,
+            interim: self.answer > 0 && self.longest <= self.config.drain.interim,
             held: self.down.waiting(),
             owed: self.up.waiting() > 0,
             at_boundary: self.asked.at_boundary() && self.answered.at_boundary(),
@@ -227,13 +231,13 @@ impl<W: Wire> Connection<W> {
     }
 
     fn shift_up(&mut self, now: Instant) -> bool {
-        let Self { client, server, up, asked, asked_at, answer, traffic, last, ending, .. } = self;
+        let Self { client, server, up, asked, asked_at, answer, longest, traffic, last, ending, .. } = self;
         let shifted = up.shift(client, server, |bytes| match ending {
             None => {
                 asked.pass(bytes);
                 traffic.count(Side::Client, bytes.len());
                 *last = Some((Side::Client, now));
-                (*asked_at, *answer) = (now, 0);
+                (*asked_at, *answer, *longest) = (now, 0, 0);
             }
             Some(Ending::Drained { raced, .. }) => *raced |= asked.pass_late(bytes),
             Some(_) => (),
@@ -245,13 +249,13 @@ impl<W: Wire> Connection<W> {
     }
 
     fn shift_down(&mut self, now: Instant) -> bool {
-        let Self { client, server, down, asked, answered, answer, traffic, last, ending, .. } = self;
+        let Self { client, server, down, asked, answered, answer, longest, traffic, last, ending, .. } = self;
         let shifted = down.shift(server, client, |bytes| {
             if ending.is_none() {
                 if let Some((Side::Client, asked_at)) = *last {
                     traffic.answered_after(now - asked_at);
                 }
-                answered.pass(bytes);
+                *longest = answered.pass(bytes).max(*longest);
                 asked.end_turn();
                 traffic.count(Side::Server, bytes.len());
                 *answer += bytes.len() as u64;

@@ -43,9 +43,16 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Counts the next bytes of the stream; how they are split makes no difference.
-    pub(super) fn pass(&mut self, bytes: &[u8]) {
-        self.walk(bytes, |_| ());
+    /// Counts the next bytes of the stream; how they are split makes no difference. Returns the length of the longest record that
+    /// began in them; where there are no records, that of all.
+    pub(super) fn pass(&mut self, bytes: &[u8]) -> usize {
+        let mut longest = 0;
+        self.walk(bytes, |piece| {
+            if let Piece::Header { length, .. } = piece {
+                longest = longest.max(length);
+            }
+        });
+        if self.kind == Kind::Tls { longest } else { usize::MAX }
     }
 
     /// Between two records, or nothing seen at all. A plain stream has no boundaries to wait for.

@@ -381,6 +381,34 @@ fn a_drain_holds_the_answer_and_sends_it_corked_with_the_fin() {
     assert!(model.server.0.borrow().got_fin);
 }
 
+/// A window update of HTTP/2, or `100 Continue`: the request goes on behind it.
+#[test]
+fn leave_to_send_on_is_not_held_and_the_answer_behind_it_is() {
+    let (hello, flight) = (client_hello(&[]), [record(20, 1), record(23, 53)].concat());
+    let ask = [hello.clone(), flight.clone(), record(23, 100).repeat(3), record(23, 16_000)].concat();
+    let answer =
+        [record(22, 90), record(23, 1000), record(23, 200).repeat(2), record(23, 35), record(23, 200)];
+    let mut model = Model::new((ask, answer.concat()), usize::MAX / 2);
+    for op in [Op::Client(hello.len()), Op::Server(95 + 1005), Op::Client(flight.len())] {
+        model.run(&op);
+    }
+    for op in [Op::Client(105), Op::Server(205), Op::Client(105), Op::Server(205), Op::Client(105)] {
+        model.run(&op);
+    }
+    model.run(&Op::Drain);
+    let before = model.client.0.borrow().got.len();
+    model.run(&Op::Server(40));
+    assert_eq!(model.client.0.borrow().got.len(), before + 40, "the leave went through");
+    model.pass(model.config.drain.quiet_long);
+    assert!(!model.client.0.borrow().got_fin, "however long the client takes to send on");
+    model.run(&Op::Client(16_005));
+    model.run(&Op::Server(205));
+    assert_eq!(model.client.0.borrow().got.len(), before + 40, "the answer is held");
+    model.pass(model.config.drain.quiet_short);
+    assert!(model.client.0.borrow().got == model.answered && model.client.0.borrow().got_fin);
+    assert!(model.server.0.borrow().got == model.asked);
+}
+
 #[test]
 fn a_request_into_our_fin_is_dropped_and_reported() {
     let mut model = asking();
