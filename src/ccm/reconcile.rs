@@ -69,6 +69,9 @@ pub(super) struct Reconciler {
 #[derive(Default)]
 struct Memory {
     attempts: HashMap<String, u32>,
+    /// The version each Node was patched from, until the watch brings what came of it: asked to look at the old one again, we would
+    /// only run into a conflict.
+    patched: HashMap<String, Option<String>>,
     reported: BTreeSet<String>,
 }
 
@@ -115,19 +118,30 @@ impl Reconciler {
             }
             return Ok(());
         }
+        let version = &node.metadata.resource_version;
+        if self.memory().patched.get(name).is_some_and(|patched| patched == version) {
+            return Ok(());
+        }
         let mut read_again = None;
         for _ in 0..MOST_CONFLICTS {
             let current = read_again.as_ref().unwrap_or(node);
             if let Some(found) = other_provider_id(current, &self.cluster) {
                 self.report_once(name, found, "the node has a providerID of another cloud; it is left alone");
             }
-            let Some(patch) = diff(current, &self.cluster) else { return Ok(()) };
+            let Some(patch) = diff(current, &self.cluster) else {
+                self.memory().patched.remove(name);
+                return Ok(());
+            };
             match self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch.body)).await {
                 Ok(_) => {
                     tracing::info!(node = name, changes = patch.changes.join(", "), "patched");
+                    self.memory().patched.insert(name.to_owned(), version.clone());
                     return Ok(());
                 }
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    self.memory().patched.remove(name);
+                    return Ok(());
+                }
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 Err(error) => return Err(ReconcileError::Api(reason(&error))),
             }

@@ -95,6 +95,18 @@ async fn a_fresh_node_costs_one_request() {
     assert_eq!(requests[0].1["metadata"]["resourceVersion"], "7");
 }
 
+/// The watch is behind: what it brought last is what was patched.
+#[tokio::test]
+async fn a_node_is_not_patched_again_from_the_version_it_was_patched_from() {
+    let api = scripted(OURS, &[(200, in_line()), (200, in_line())]).await;
+    api.reconcile(&fresh("7")).await.unwrap();
+    api.reconcile(&fresh("7")).await.unwrap();
+    assert_eq!(api.requests().len(), 1);
+    api.reconcile(&in_line()).await.unwrap();
+    api.reconcile(&fresh("10")).await.unwrap();
+    assert_eq!(api.requests().len(), 2, "it lost everything again");
+}
+
 #[tokio::test]
 async fn a_conflict_reads_the_node_again_and_patches_what_is_still_missing() {
     let api = scripted(OURS, &[status(409), (200, fresh("8")), (200, in_line())]).await;
