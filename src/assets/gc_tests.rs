@@ -127,6 +127,19 @@ fn what_a_daemon_may_start_again_stays_although_it_does_not_run() {
 }
 
 #[test]
+fn what_has_a_lasting_name_is_held_by_it_and_stays_for_it() {
+    let home = Home::new();
+    let program = home.install("berth", "unneeded", b"berth");
+    let name = home.store().name("berth", &program).unwrap();
+    assert_eq!(home.needed(&[], &[]), [("berth".to_owned(), Some("named by the store".to_owned()))]);
+    assert_eq!(home.collect(&[]), ["berth"]);
+
+    home.store().hold([name.as_path()]).unwrap();
+    std::fs::remove_file(&name).unwrap();
+    assert_eq!(home.needed(&[], &[]), [("berth".to_owned(), Some("a daemon may start it".to_owned()))]);
+}
+
+#[test]
 fn a_torn_asset_goes_and_torn_releases_stop_everything() {
     let home = Home::new();
     let program = home.install("kine", "pinned", b"kine");

@@ -185,8 +185,11 @@ impl Store {
     /// Has gc leave the assets alone that `programs` lie in, until this process ends. Blocking.
     pub(crate) fn hold<'a>(&self, programs: impl IntoIterator<Item = &'a Path>) -> Result<(), StoreError> {
         let assets = self.assets();
+        let assets = assets.canonicalize().map_err(at("resolve", &assets)).map_err(StoreError::of)?;
         let mut held = BTreeSet::new();
         for program in programs {
+            // By its lasting name it lies elsewhere; one that is not there cannot be started either.
+            let Ok(program) = program.canonicalize() else { continue };
             let Some(name) = program.strip_prefix(&assets).ok().and_then(|path| path.components().next())
             else {
                 continue;
@@ -271,6 +274,14 @@ impl Store {
         fs::rename(&aside, &link).map_err(at("rename onto", &link))?;
         files::sync_dir(&self.root)?;
         Ok(link)
+    }
+
+    /// What the names in the store's own directory lead to. Blocking.
+    pub(super) fn named(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let entries = fs::read_dir(&self.root).map_err(at("list", &self.root))?;
+        let entries = entries.collect::<io::Result<Vec<_>>>().map_err(at("list", &self.root))?;
+        let targets = entries.into_iter().filter_map(|entry| fs::read_link(entry.path()).ok());
+        Ok(targets.map(|target| self.root.join(target)).collect())
     }
 
     /// Packs an asset as it lies in the store, unless it is packed already. Takes minutes and 300 MB of memory for a large one, so

@@ -90,6 +90,7 @@ impl Usage {
             ("the configuration", configured.to_vec()),
             ("kcp's releases", releases.programs()),
             ("the ledger", recorded),
+            ("the store", store.named()?),
         ] {
             for path in paths {
                 // One that is gone needs nothing.
