@@ -189,16 +189,27 @@ impl FakeSystemd {
     /// Reads messages until one brings a descriptor.
     fn stored(&self) -> OwnedFd {
         loop {
-            let (mut bytes, mut space) = ([0; 4096], [std::mem::MaybeUninit::uninit(); 256]);
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let parts = &mut [IoSliceMut::new(&mut bytes)];
-            recvmsg(&self.socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).unwrap();
-            for message in ancillary.drain() {
-                if let RecvAncillaryMessage::ScmRights(mut fds) = message {
-                    return fds.next().unwrap();
-                }
+            if let (_, Some(descriptor)) = self.next() {
+                return descriptor;
             }
         }
+    }
+
+    /// Reads messages until one says how it goes in these words.
+    fn told(&self, status: &str) {
+        while self.next().0 != format!("STATUS={status}") {}
+    }
+
+    fn next(&self) -> (String, Option<OwnedFd>) {
+        let (mut bytes, mut space) = ([0; 4096], [std::mem::MaybeUninit::uninit(); 256]);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let parts = &mut [IoSliceMut::new(&mut bytes)];
+        let read = recvmsg(&self.socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).unwrap().bytes;
+        let descriptor = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        (String::from_utf8_lossy(&bytes[..read]).trim_end().to_owned(), descriptor)
     }
 
     fn start<'a>(&self, home: &'a Home, arguments: &[&str], kept: Option<&OwnedFd>) -> Dev<'a> {
@@ -230,6 +241,7 @@ async fn a_restart_by_systemd_leaves_everything_running_and_the_front_s_clients_
     home.ok_soon(&dev, &["cluster", "create", "demo"]).await;
     let before = everything(&dev.until("everything to be ready", all_ready).await);
     let kept = systemd.stored();
+    systemd.told("kcp on slot a; 1 of 1 clusters ready");
 
     assert!(dev.terminate().success());
     assert!(before.values().all(|pid| host::is_alive(*pid)), "SIGTERM under systemd stops nobody");

@@ -5,6 +5,7 @@
 mod dev;
 mod error;
 mod settings;
+mod standing;
 mod succession;
 mod successor;
 pub(crate) mod systemd;
@@ -164,6 +165,7 @@ impl Daemon {
         actix_rt::spawn(estate.clone().keep_credentials(root.clone().recipient()));
         actix_rt::spawn(estate.clone().keep_noticing());
         actix_rt::spawn(estate.clone().keep_measuring());
+        actix_rt::spawn(standing::tell(root.clone(), told.subscribe()));
         actix_rt::spawn(upkeep::tell(Arc::new(estate.clone()), root.clone().recipient(), told));
         let hub = EventHub::new();
         actix_rt::spawn(hub.clone().record_from(received));

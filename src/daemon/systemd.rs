@@ -8,6 +8,11 @@ pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
+/// Whether anybody hears what is told here.
+pub(super) fn listens() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty())
+}
+
 /// One line for `systemctl status`.
 pub(crate) fn status(line: &str) {
     tell(&[NotifyState::Status(line)]);

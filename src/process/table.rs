@@ -59,9 +59,13 @@ const LOOKS_AT_AN_EXEC: usize = 200;
 /// `PF_KTHREAD` of linux/sched.h: it has no environment, ever.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
+/// And at one that is in place and reads empty: its program has overwritten it.
+const LOOKS_IN_PLACE: usize = 8;
+
 /// The environment of its program. While the kernel puts a program in place of another, there is none for a moment, or for as
 /// long as the CPU is somebody else's; the address where it is to be is 0 then, as in a process that is ending.
 fn environment(process: &Process) -> procfs::ProcResult<HashMap<OsString, OsString>> {
+    let mut in_place = 0;
     for _ in 0..LOOKS_AT_AN_EXEC {
         let environ = process.environ()?;
         if !environ.is_empty() {
@@ -72,8 +76,11 @@ fn environment(process: &Process) -> procfs::ProcResult<HashMap<OsString, OsStri
             return Ok(environ);
         }
         if stat.env_start != Some(0) {
-            // Put in place since; or it really is empty.
-            return process.environ();
+            // Put in place since, unless it really is empty. The next program may be on its way already.
+            in_place += 1;
+            if stat.env_start == stat.env_end || in_place == LOOKS_IN_PLACE {
+                return process.environ();
+            }
         }
         std::thread::yield_now();
     }

@@ -16,6 +16,11 @@ fn without_time(report: DrainReport) -> DrainReport {
     DrainReport { took_ms: 0, ..report }
 }
 
+/// A worker reads its clock once a turn, so its limit may begin a moment before the report's own clock does.
+fn lasted(report: DrainReport, limit: Duration) -> bool {
+    Duration::from_millis(report.took_ms + 1) >= limit
+}
+
 async fn client_of(front: &Front) -> BufStream<TcpStream> {
     BufStream::new(TcpStream::connect(front.address()).await.unwrap())
 }
@@ -61,7 +66,7 @@ async fn an_idle_connection_is_cut_in_silence_after_half_of_the_limit() {
     let end = tokio::spawn(async move { client.read(&mut [0; 1]).await.unwrap() });
     let report = within(front.drain(SlotName::A, LIMIT)).await;
     assert_eq!(without_time(report), DrainReport { idle: 1, ..DrainReport::default() });
-    assert!(u128::from(report.took_ms) >= LIMIT.as_millis() / 2);
+    assert!(lasted(report, LIMIT / 2), "{report:?}");
     assert_eq!(end.await.unwrap(), 0);
 }
 
@@ -78,7 +83,7 @@ async fn a_request_without_an_answer_is_waited_for_until_the_limit() {
     });
     let report = within(front.drain(SlotName::A, LIMIT)).await;
     assert_eq!(without_time(report), DrainReport { forced: 1, ..DrainReport::default() });
-    assert!(u128::from(report.took_ms) >= LIMIT.as_millis());
+    assert!(lasted(report, LIMIT), "{report:?}");
     assert_eq!(ends.await.unwrap(), (0, 0));
 }
 
