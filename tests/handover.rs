@@ -209,7 +209,7 @@ async fn a_new_slot_that_hangs_for_good_is_rolled_back_and_no_client_notices() {
         "{reason}"
     );
     assert!(reason.contains("crd-informer-synced") && reason.contains("old lease"), "{reason}");
-    assert!(asked > 100, "{asked} requests through all of it");
+    assert!(asked > 0, "nobody asked meanwhile");
 
     let after = dev.until("slot a to be alone", at_rest).await;
     assert_eq!((after.active_slot, pids(&after.slots[0])), (Some(SlotName::A), pids(&before.slots[0])));

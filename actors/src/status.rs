@@ -84,7 +84,7 @@ pub struct Lifetime {
     /// RFC 3339, UTC.
     pub not_before: String,
     pub not_after: String,
-    /// Whole days, rounded towards zero; negative once it has ended.
+    /// Whole days, rounded down: negative once it has ended.
     pub age_days: i64,
     pub left_days: i64,
 }

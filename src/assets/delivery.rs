@@ -1,10 +1,10 @@
 //! Components that come as one pinned file: program or archive, brought by hand, or from a server of the operator's choice.
 //!
-//! It is hashed as it is unpacked; only once its last byte has passed and the digest is the pinned one is anything of it
-//! installed. Blocking throughout.
+//! Nothing of it is unpacked before all of it was seen to be the pinned one. Blocking throughout.
 
 use super::catalogue::Content;
 use super::hashed::{Hashing, hash_to};
+use super::pinned;
 use super::record::{Recipe, at, set_mode};
 use super::store::{Staged, Store, StoreError};
 use super::wheel::{self, WheelError};
@@ -12,7 +12,7 @@ use crate::one_line::one_line;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use zstd::Decoder;
 
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,8 @@ impl Delivery<'_> {
         tell: &dyn Fn(u64, u64),
     ) -> Result<PathBuf, DeliveryError> {
         let mut staged = store.stage()?;
-        self.unpack(file, &mut staged, tell)?;
+        let (own, _) = pinned::bring(store, file, &staged, &[&self.content.sha256])?;
+        self.unpack(&own, file, &mut staged, tell)?;
         let program = self.content.program(self.component);
         if !staged.tree.join(&program).is_file() {
             return Err(broken(file, format!("it gives no {program}")));
@@ -80,25 +81,30 @@ impl Delivery<'_> {
         Ok(store.install(&staged, recipe, digest)?)
     }
 
-    fn unpack(&self, file: &Path, staged: &mut Staged, tell: &dyn Fn(u64, u64)) -> Result<(), DeliveryError> {
-        let opened = crate::files::trusted::open(file).map_err(at("open", file)).map_err(StoreError::of)?;
-        let total = opened.metadata().map_err(at("examine", file)).map_err(StoreError::of)?.len();
+    /// `own` is what came as `file`, and is the one that was pinned.
+    fn unpack(
+        &self,
+        own: &Path,
+        file: &Path,
+        staged: &mut Staged,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<(), DeliveryError> {
+        let opened = crate::files::trusted::open(own).map_err(at("open", own)).map_err(StoreError::of)?;
+        let total = opened.metadata().map_err(at("examine", own)).map_err(StoreError::of)?.len();
         let mut done = 0;
-        let mut hashing = Hashing::new(opened, |read| {
+        let mut told = Hashing::new(opened, |read| {
             done += read;
             tell(done, total);
         });
         let mut magic = Vec::new();
-        (&mut hashing).take(MAGIC as u64).read_to_end(&mut magic).map_err(|error| broken(file, error))?;
+        (&mut told).take(MAGIC as u64).read_to_end(&mut magic).map_err(|error| broken(file, error))?;
         let form = Form::of(&magic);
         if form == Form::Zip && !self.content.members.is_empty() {
-            // Its directory stands at its end, so its digest comes first.
-            wheel::verify(file, &[&self.content.sha256])?;
-            staged.hashed = wheel::unpack(file, &self.content.members, &staged.tree, tell)?;
+            staged.hashed = wheel::unpack(own, &self.content.members, &staged.tree, tell)?;
             return Ok(());
         }
-        let stream = magic.as_slice().chain(&mut hashing);
-        let unpacked = match form {
+        let stream = magic.as_slice().chain(&mut told);
+        match form {
             Form::Gzip => self.place(file, MultiGzDecoder::new(stream), staged),
             Form::Zstd => {
                 let mut decoder = Decoder::new(stream).map_err(|error| broken(file, error))?;
@@ -106,15 +112,7 @@ impl Delivery<'_> {
                 self.place(file, decoder, staged)
             }
             Form::Zip | Form::Plain => self.place(file, stream, staged),
-        };
-        // A wrong file may be wrong in any way; that it is the wrong one is what there is to say.
-        io::copy(&mut hashing, &mut io::sink()).map_err(|error| broken(file, error))?;
-        let found = hashing.sha256();
-        if found != self.content.sha256 {
-            let file = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-            return Err(StoreError::WrongDigest { file, found, wanted: self.content.sha256.clone() }.into());
         }
-        unpacked
     }
 
     fn place(&self, file: &Path, stream: impl Read, staged: &mut Staged) -> Result<(), DeliveryError> {
@@ -130,7 +128,7 @@ impl Delivery<'_> {
             }
             let path = entry.path().map_err(|error| broken(file, error))?.to_string_lossy().into_owned();
             let member = path.trim_start_matches("./");
-            let Some(target) = self.target(member) else {
+            let Some(target) = wheel::target(&self.content.members, member) else {
                 seen.push(one_line(member));
                 continue;
             };
@@ -150,15 +148,6 @@ impl Delivery<'_> {
         }
         Ok(())
     }
-
-    /// Where `member` goes.
-    fn target(&self, member: &str) -> Option<String> {
-        self.content.members.iter().find_map(|(from, to)| match member.strip_prefix(from.as_str())? {
-            "" => Some(to.clone()),
-            rest if from.ends_with('/') || from.is_empty() => Some(format!("{to}{rest}")),
-            _ => None,
-        })
-    }
 }
 
 fn write(
@@ -169,14 +158,20 @@ fn write(
     staged: &mut Staged,
 ) -> Result<(), DeliveryError> {
     let name = PathBuf::from(name);
-    if name.as_os_str().is_empty() || name.components().any(|step| !matches!(step, Component::Normal(_))) {
+    if wheel::leads_outside(&name) {
         return Err(broken(file, format!("its member {} leads outside", name.display())));
     }
     let path = staged.tree.join(&name);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(at("create the directory", parent)).map_err(StoreError::of)?;
     }
-    let mut out = File::create_new(&path).map_err(at("create", &path)).map_err(StoreError::of)?;
+    let mut out = File::create_new(&path).map_err(|error| match error.kind() {
+        // The tree was empty: whatever is in the way came out of this file.
+        io::ErrorKind::AlreadyExists | io::ErrorKind::IsADirectory => {
+            broken(file, format!("its member {} has no place beside the others", name.display()))
+        }
+        _ => StoreError::of(at("create", &path)(error)).into(),
+    })?;
     let sha256 = hash_to(&mut content, &mut out, |_| ())
         .map_err(|error| error.place(&path, |error| broken(file, error)))?;
     drop(out);

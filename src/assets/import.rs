@@ -1,9 +1,10 @@
 //! Components brought by hand, for hosts that reach no server: a wheel, a program, an archive, or a packed asset of another
 //! store. Each is verified against its pin while it is unpacked. Blocking throughout.
 
-use super::catalogue::{self, Catalogue, CatalogueError, Content, Source};
+use super::catalogue::{self, Catalogue, CatalogueError, Content};
 use super::delivery::{Delivery, DeliveryError};
 use super::packed::{self, PackedError};
+use super::pinned;
 use super::pins::{self, Pin};
 use super::record::{Recipe, Record, at, sha256_of};
 use super::store::{Store, StoreError};
@@ -84,8 +85,8 @@ fn by_digest(
     }
     let (wheel, digests) = pins::wheel(&pin.component, entry)?;
     let mut staged = store.stage()?;
-    let digest = wheel::verify(file, &digests)?;
-    staged.hashed = wheel::unpack(file, wheel.members, &staged.tree, tell)?;
+    let (own, digest) = pinned::bring(store, file, &staged, &digests)?;
+    staged.hashed = wheel::unpack(&own, wheel.members, &staged.tree, tell)?;
     store.install(&staged, recipe, Some(digest))?;
     Ok(pin.key)
 }
@@ -113,10 +114,12 @@ fn by_name(
             let component = component.to_owned();
             return Err(ImportError::Another { file: name, has: record.component, component });
         }
-        wheel::verify(file, &[&named.sha256])?;
-        return Ok(store.unpack(open()?, &name, tell)?.key);
+        let staged = store.stage()?;
+        let (own, _) = pinned::bring(store, file, &staged, &[&named.sha256])?;
+        let archive = crate::files::trusted::open(&own).map_err(at("open", &own)).map_err(StoreError::of)?;
+        return Ok(store.unpack(archive, &name, tell)?.key);
     }
-    if matches!(entry.source, Source::Wheel { .. }) && component == "postgres" {
+    if component == "postgres" {
         return Err(ImportError::Tree { component: component.to_owned() });
     }
     let version = named.version.clone().unwrap_or_else(|| entry.version.clone());

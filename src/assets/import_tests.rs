@@ -1,5 +1,6 @@
 use super::*;
 use crate::assets::catalogue::Entry;
+use crate::assets::catalogue::Source;
 use crate::assets::operators;
 use std::path::PathBuf;
 

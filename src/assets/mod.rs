@@ -33,6 +33,7 @@ mod k3s;
 pub mod operators;
 mod overrides;
 mod packed;
+mod pinned;
 mod pins;
 pub mod progress;
 mod provision;

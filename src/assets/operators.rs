@@ -52,6 +52,10 @@ pub(crate) fn with(catalogue: Catalogue, component: &str, entry: Entry) -> Resul
         let reason = format!("Berth does not run it; it runs {known}");
         return Err(OperatorsError::Entry { component: component.to_owned(), reason });
     }
+    if component == "postgres" {
+        let reason = "it is a tree of files, of which this is one: import its wheel, or write all its members into catalogue.toml";
+        return Err(OperatorsError::Entry { component: component.to_owned(), reason: reason.to_owned() });
+    }
     Ok(catalogue.overlaid([(component.to_owned(), entry)].into()))
 }
 

@@ -101,9 +101,11 @@ impl Store {
             // Whatever the umask: a tenant's own account executes what lies in here.
             set_mode(dir, 0o755)?;
         }
-        files::private_dir(&root.join(PACKED), None).map_err(StoreError::of)?;
+        for dir in [PACKED, held::DIR] {
+            files::private_dir(&root.join(dir), None).map_err(StoreError::of)?;
+        }
         let lock_path = root.join("lock");
-        let lock = File::create(&lock_path).map_err(at("open", &lock_path)).map_err(StoreError::of)?;
+        let lock = held::lock_file(&lock_path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
             Errno::WOULDBLOCK => StoreError::Busy(root.to_owned()),
             other => StoreError::File(at("lock", &lock_path)(other.into())),
@@ -130,13 +132,17 @@ impl Store {
         Ok(())
     }
 
+    /// The last is the one that was installed last: of two assets by one recipe it counts.
     fn recorded(&self) -> Result<Vec<Result<Record, String>>, StoreError> {
         let dir = self.root.join("sha256");
         let mut records = Vec::new();
         for entry in fs::read_dir(&dir).map_err(at("list", &dir))? {
-            records.push(record::read(&entry.map_err(at("list", &dir))?.path()));
+            let path = entry.map_err(at("list", &dir))?.path();
+            let installed = path.join(RECORD).symlink_metadata().map(|meta| record::mtime_ns(&meta));
+            records.push((installed.unwrap_or_default(), record::read(&path)));
         }
-        Ok(records)
+        records.sort_by_key(|(installed, _)| *installed);
+        Ok(records.into_iter().map(|(_, record)| record).collect())
     }
 
     /// Assets that lie in the store but cannot be trusted, a line each; they are replaced when they are needed.
@@ -147,6 +153,11 @@ impl Store {
     /// Every asset with a readable record.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.by_key.values()
+    }
+
+    /// Where assets are prepared; nobody else can write there.
+    pub(super) fn staging(&self) -> PathBuf {
+        self.root.join("staging")
     }
 
     /// Where all assets lie.
@@ -205,7 +216,7 @@ impl Store {
     /// What is recorded of the recipe `key` by now: an asset that was installed since the opening is not among
     /// [`Self::records`]. Blocking.
     pub fn reread(&self, key: &str) -> Result<Option<Record>, StoreError> {
-        Ok(self.recorded()?.into_iter().filter_map(Result::ok).find(|record| record.key == key))
+        Ok(self.recorded()?.into_iter().filter_map(Result::ok).rfind(|record| record.key == key))
     }
 
     /// An empty place to prepare an asset in, removed when dropped. Blocking.

@@ -11,7 +11,7 @@ use crate::one_line::one_line;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tokio::process::Command;
 use zip::ZipArchive;
@@ -126,12 +126,8 @@ pub(super) fn unpack(
         if member.is_dir() {
             continue;
         }
-        let Some(target) = members.iter().find_map(|(from, to)| {
-            member.name().strip_prefix(from.as_str()).map(|rest| format!("{to}{rest}"))
-        }) else {
-            continue;
-        };
-        if member.enclosed_name().is_none() || Path::new(&target).is_absolute() {
+        let Some(target) = target(members, member.name()) else { continue };
+        if member.enclosed_name().is_none() || leads_outside(Path::new(&target)) {
             return Err(broken(format!("its member {} leads outside", one_line(member.name()))));
         }
         // `file/.` is a directory's name, which the path's own parts do not show.
@@ -173,6 +169,20 @@ pub(super) fn unpack(
         }
     }
     Ok(hashed)
+}
+
+/// Where `member` goes, by a name of `members` that is all of it, or a prefix that ends with `/` or is empty.
+pub(super) fn target(members: &BTreeMap<String, String>, member: &str) -> Option<String> {
+    members.iter().find_map(|(from, to)| match member.strip_prefix(from.as_str())? {
+        "" => Some(to.clone()),
+        rest if from.ends_with('/') || from.is_empty() => Some(format!("{to}{rest}")),
+        _ => None,
+    })
+}
+
+/// Not below the directory it is joined to, whatever it is, or nowhere.
+pub(super) fn leads_outside(target: &Path) -> bool {
+    target.as_os_str().is_empty() || target.components().any(|step| !matches!(step, Component::Normal(_)))
 }
 
 fn create(path: &Path) -> Result<File, FileError> {
@@ -228,6 +238,24 @@ mod tests {
         let error = unpack(&wheel, &chosen(), &dir.path().join("tree"), &|_, _| ()).unwrap_err();
         assert!(error.to_string().contains("leads outside"), "{error}");
         assert!(!dir.path().join("evil").exists());
+    }
+
+    /// It stays inside its archive, and leaves the tree that its prefix is mapped to.
+    #[test]
+    fn a_member_that_climbs_out_of_its_prefix_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let wheel = wheel(dir.path(), &[("bao/../evil", 0o644)]);
+        let members = BTreeMap::from([("bao/".to_owned(), String::new())]);
+        let error = unpack(&wheel, &members, &dir.path().join("tree"), &|_, _| ()).unwrap_err();
+        assert!(error.to_string().contains("leads outside"), "{error}");
+        assert!(!dir.path().join("evil").exists());
+    }
+
+    #[test]
+    fn a_name_without_a_slash_is_one_member_and_no_prefix() {
+        let members = BTreeMap::from([("bin/kcp".to_owned(), "kcp".to_owned())]);
+        assert_eq!(target(&members, "bin/kcp").as_deref(), Some("kcp"));
+        assert_eq!(target(&members, "bin/kcp-front"), None);
     }
 
     #[test]

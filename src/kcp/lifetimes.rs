@@ -61,9 +61,14 @@ fn lifetime(of: &str, from: OffsetDateTime, until: OffsetDateTime, now: OffsetDa
         of: of.to_owned(),
         not_before: written(from),
         not_after: written(until),
-        age_days: (now - from).whole_days(),
-        left_days: (until - now).whole_days(),
+        age_days: days(now - from),
+        left_days: days(until - now),
     }
+}
+
+/// Whole ones that have passed; of what has ended a moment ago, one less than none.
+fn days(time: time::Duration) -> i64 {
+    time.whole_seconds().div_euclid(24 * 60 * 60)
 }
 
 #[cfg(test)]
@@ -73,7 +78,7 @@ mod tests {
 
     const DAY: time::Duration = time::Duration::days(1);
 
-    fn days(layout: &Layout, now: OffsetDateTime) -> Vec<(String, i64, i64)> {
+    fn told(layout: &Layout, now: OffsetDateTime) -> Vec<(String, i64, i64)> {
         let all = of(layout, &TreeStatus::default(), now).into_iter();
         all.map(|lifetime| (lifetime.of, lifetime.age_days, lifetime.left_days)).collect()
     }
@@ -83,24 +88,24 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let layout = Layout::new(state.path().to_owned(), None);
         let now = crate::clock::now();
-        assert_eq!(days(&layout, now), [], "nothing before the first slot");
+        assert_eq!(told(&layout, now), [], "nothing before the first slot");
 
         Fixture::expiring(now + DAY * 300 + DAY / 2).write(&layout.kcp_shared());
         let of_serving = |now| {
-            let all = days(&layout, now);
+            let all = told(&layout, now);
             (all[0].0.clone(), all[0].2)
         };
         assert_eq!(of_serving(now), ("kcp serving".to_owned(), 300));
-        assert_eq!(of_serving(now + DAY * 301), ("kcp serving".to_owned(), 0));
-        assert_eq!(of_serving(now + DAY * 310), ("kcp serving".to_owned(), -9));
+        assert_eq!(of_serving(now + DAY * 301), ("kcp serving".to_owned(), -1));
+        assert_eq!(of_serving(now + DAY * 310), ("kcp serving".to_owned(), -10));
 
         let places = Places::new(&layout);
         authority::prepare(&places.authority, now).unwrap();
-        let last = days(&layout, now + DAY / 2).pop().unwrap();
+        let last = told(&layout, now + DAY / 2).pop().unwrap();
         assert_eq!(last, ("kcp next authority".to_owned(), 0, 3649));
         places.renew(berth_actors::identity::SlotName::B, now).unwrap();
         places.promote(berth_actors::identity::SlotName::B).unwrap();
-        let rotated = days(&layout, now + DAY * 3 / 2);
+        let rotated = told(&layout, now + DAY * 3 / 2);
         let expected = [("kcp serving", 1, 363), ("kcp authority", 1, 3648)];
         assert_eq!(rotated, expected.map(|(of, age, left)| (of.to_owned(), age, left)));
     }

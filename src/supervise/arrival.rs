@@ -4,6 +4,7 @@
 
 use crate::control::EventHub;
 use crate::daemon::systemd;
+use crate::off_thread::off_thread;
 use actix::prelude::*;
 use berth_actors::group::actor::GroupActor;
 use berth_actors::message::{Command, Reply, TreeEvent};
@@ -17,7 +18,9 @@ pub(super) async fn tell(group: Addr<GroupActor>, hub: EventHub) {
     let Ok(Ok(_)) = group.send(Command::AwaitReady).await else { return };
     let Ok(Ok(Reply::Status(status))) = group.send(Command::Status).await else { return };
     let what = ready(&status);
-    systemd::status(&what);
+    let line = what.clone();
+    // A systemd that does not read lets its writers wait.
+    off_thread(move || systemd::status(&line)).await;
     hub.record(TreeEvent { subject: EVERYTHING.to_owned(), what });
 }
 
