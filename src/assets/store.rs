@@ -9,7 +9,7 @@ use super::packed::{self, PackedError};
 use super::record::{self, RECORD, Recipe, Record, at, set_mode};
 use crate::files::{self, FileError, NewFile};
 use crate::process;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -261,11 +261,14 @@ impl Store {
         rustix::fs::syncfs(&handle)
             .map_err(|errno| StoreError::of(at("sync the file system of", &staged.tree)(errno.into())))?;
         let target = self.path(&record.digest);
-        if target.symlink_metadata().is_ok() {
+        if target.symlink_metadata().is_err() {
+            fs::rename(&staged.tree, &target).map_err(at("rename onto", &target))?;
+        } else if renameat_with(CWD, &staged.tree, CWD, &target, RenameFlags::EXCHANGE).is_err() {
+            // A file system that cannot exchange two: for a moment there is neither.
             let aside = staged.dir.path().join("replaced");
             fs::rename(&target, &aside).map_err(at("move aside", &target))?;
+            fs::rename(&staged.tree, &target).map_err(at("rename onto", &target))?;
         }
-        fs::rename(&staged.tree, &target).map_err(at("rename onto", &target))?;
         files::sync_dir(&self.root.join("sha256"))?;
         Ok(target)
     }
