@@ -9,6 +9,8 @@ use super::record::{at, set_mode};
 use super::store::StoreError;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -72,13 +74,15 @@ pub(super) fn lock_file(path: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Holds of this very process.
-static FOR_LIFE: Mutex<Vec<Hold>> = Mutex::new(Vec::new());
+/// Holds of this very process, one for each asset.
+static FOR_LIFE: Mutex<BTreeMap<PathBuf, Hold>> = Mutex::new(BTreeMap::new());
 
 /// Holds the asset in `dir` until this process ends. Blocking.
 pub(super) fn for_life(dir: &Path) -> Result<(), StoreError> {
-    let hold = Hold::on(dir)?;
-    FOR_LIFE.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
+    let mut held = FOR_LIFE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Entry::Vacant(free) = held.entry(dir.to_owned()) {
+        free.insert(Hold::on(dir)?);
+    }
     Ok(())
 }
 
