@@ -3,7 +3,7 @@
 //! Nothing of it is unpacked before all of it was seen to be the pinned one. Blocking throughout.
 
 use super::catalogue::Content;
-use super::hashed::{Hashing, hash_to};
+use super::hashed::{Told, hash_to};
 use super::pinned;
 use super::record::{Recipe, at, set_mode};
 use super::store::{Staged, Store, StoreError};
@@ -92,10 +92,11 @@ impl Delivery<'_> {
         let opened = crate::files::trusted::open(own).map_err(at("open", own)).map_err(StoreError::of)?;
         let total = opened.metadata().map_err(at("examine", own)).map_err(StoreError::of)?.len();
         let mut done = 0;
-        let mut told = Hashing::new(opened, |read| {
+        let advance = |read| {
             done += read;
             tell(done, total);
-        });
+        };
+        let mut told = Told { inner: opened, tell: advance };
         let mut magic = Vec::new();
         (&mut told).take(MAGIC as u64).read_to_end(&mut magic).map_err(|error| broken(file, error))?;
         let form = Form::of(&magic);

@@ -33,6 +33,20 @@ impl<R: Read, F: FnMut(u64)> Read for Hashing<R, F> {
     }
 }
 
+/// A reader that says how much was read.
+pub(super) struct Told<R, F> {
+    pub inner: R,
+    pub tell: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Read for Told<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        (self.tell)(read as u64);
+        Ok(read)
+    }
+}
+
 /// Which end of a copy failed: what is read may be torn, where it is written may be full.
 #[derive(Debug)]
 pub(super) enum CopyError {

@@ -28,11 +28,7 @@ pub(super) fn bring(
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own).map_err(at("create", &own))?;
     let found = hash_to(&mut from, &mut to, |_| ())
         .map_err(|error| error.place(&own, |error| StoreError::of(at("read", file)(error))))?;
-    if allowed.contains(&found.as_str()) {
-        return Ok((own, found));
-    }
-    let file = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-    Err(StoreError::WrongDigest { file, found, wanted: allowed.join(" or ") })
+    Ok((own, wheel::allowed_digest(file, found, allowed)?))
 }
 
 #[cfg(test)]

@@ -102,11 +102,15 @@ impl Wheel<'_> {
 
 /// The digest of `wheel`, if it is one of `allowed`. Blocking.
 pub(super) fn verify(wheel: &Path, allowed: &[&str]) -> Result<String, StoreError> {
-    let found = sha256_of(wheel)?;
+    allowed_digest(wheel, sha256_of(wheel)?, allowed)
+}
+
+/// `found`, which is that of `file`, if it is one of `allowed`.
+pub(super) fn allowed_digest(file: &Path, found: String, allowed: &[&str]) -> Result<String, StoreError> {
     if allowed.contains(&found.as_str()) {
         return Ok(found);
     }
-    Err(StoreError::WrongDigest { file: name(wheel), found, wanted: allowed.join(" or ") })
+    Err(StoreError::WrongDigest { file: name(file), found, wanted: allowed.join(" or ") })
 }
 
 /// Unpacks the chosen members below `tree`, and returns the sha256 of each. `tell` hears bytes done and bytes in all. Blocking.
